@@ -24,13 +24,16 @@ func TestPutAllocations(t *testing.T) {
 		size, count int
 		concurrent  bool
 		compression Compression
-	}{{1e3, 20_000, false, 0}, {1e4, 15_000, false, 0}, {1e5, 3000, false, 0}, {1e6, 300, false, 0}, {1e7, 30, false, 0}, {1e6, 300, true, 0}, {1e7, 30, true, 0},
-		{1e3, 20_000, false, Zstd}, {1e4, 5_000, false, Zstd}, {1e6, 100, false, Zstd}, {1e7, 30, true, Zstd}} {
-		t.Run(fmt.Sprintf("%d-%v-%v", c.size, c.concurrent, c.compression), func(t *testing.T) {
+		key         *Key
+	}{{1e3, 20_000, false, 0, nil}, {1e4, 15_000, false, 0, nil}, {1e5, 3000, false, 0, nil}, {1e6, 300, false, 0, nil}, {1e7, 30, false, 0, nil},
+		{1e6, 300, true, 0, nil}, {1e7, 30, true, 0, nil},
+		{1e3, 20_000, false, Zstd, nil}, {1e4, 5_000, false, Zstd, nil}, {1e6, 100, false, Zstd, nil}, {1e7, 30, true, Zstd, nil},
+		{1e3, 20_000, false, 0, testKey}, {1e4, 5_000, false, Zstd, testKey}, {1e6, 100, false, 0, testKey}, {1e7, 30, true, Zstd, testKey}} {
+		t.Run(fmt.Sprintf("%d-%v-%v-%v", c.size, c.concurrent, c.compression, c.key != nil), func(t *testing.T) {
 			if strconv.IntSize == 32 && c.size*c.count > 1<<28 {
 				t.Skip("the mappings of a transaction of half a GiB have no room in the addresses of a 32-bit program")
 			}
-			db := newStore(t, Options{Compression: c.compression})
+			db := newStore(t, Options{Compression: c.compression, Key: c.key})
 			data := random(1, c.size)
 			fresh := fresher(data)
 			fill := func(s *Store, w *Writer, count int) {
@@ -96,8 +99,8 @@ func TestOnePutAllocations(t *testing.T) {
 }
 
 func TestReadAllocations(t *testing.T) {
-	for _, c := range []Compression{NoCompression, Zstd} {
-		t.Run(c.String(), func(t *testing.T) { readAllocations(t, Options{Compression: c}) })
+	for _, o := range []Options{{}, {Compression: Zstd}, {Key: testKey}, {Compression: Zstd, Key: testKey}} {
+		t.Run(o.String(), func(t *testing.T) { readAllocations(t, o) })
 	}
 }
 

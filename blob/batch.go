@@ -26,7 +26,7 @@ type batch struct {
 
 	came uint64 // new chunks that were brought to the index, see recent.go
 
-	frames []byte // leaves that were compressed, and are to be stored
+	frames []byte // frames of leaves, which are to be stored
 
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
@@ -150,8 +150,8 @@ var (
 	asParent = hold{parents: 1}
 )
 
-// add counts one more of h for the chunk k, whose bytes are p, which is not kept. frame is p as
-// compressed, if that was tried, and empty if it does not pay. fresh: it was not known to be there, and its bytes came with it.
+// add counts one more of h for the chunk k, whose bytes are p, which is not kept. frame is the frame of p, if
+// that was made, and empty if p is to be stored as it is. fresh: it was not known to be there, and its bytes came with it.
 func (s *Store) add(k *chunkKey, p, frame []byte, h hold) (fresh bool, err error) {
 	b, err := s.begin()
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Store) isLong(k *chunkKey, length int) bool {
 	return length > maxGathered || s.isLeaf(k, length)
 }
 
-// isLeaf tells whether a chunk belongs into the bucket of leaves, unless it is compressed.
+// isLeaf tells whether a chunk belongs into the bucket of leaves, unless it is a frame.
 func (s *Store) isLeaf(k *chunkKey, length int) bool {
 	if k.level > 0 {
 		return false
@@ -240,8 +240,8 @@ func (s *Store) addLong(b *batch, k *chunkKey, p, frame []byte, h hold) (fresh b
 	}
 	e := pending{parents: h.parents, users: h.users, length: int32(len(p))}
 	if !found || lost {
-		if frame == nil && s.compresses(k, len(p)) {
-			b.frames = compress(b.frames[:0], p)
+		if frame == nil && s.mayFrame(k, len(p)) {
+			b.frames = s.options.appendFrame(b.frames[:0], p)
 			frame = b.frames
 		}
 		if len(frame) > 0 {

@@ -39,7 +39,7 @@ func TestBucketDeletedBehindPut(t *testing.T) {
 					var ref Ref
 					must(t, db.Update(func(tx *holdfast.Tx) error {
 						in := tx.Bucket(outer)
-						s := inChunks(must2(Open(in.Bucket(storeName))))
+						s := inChunks(must2(openAny(in.Bucket(storeName))))
 						for _, p := range old {
 							must2(s.Put(p))
 						}
@@ -69,7 +69,7 @@ func TestBucketDeletedBehindPut(t *testing.T) {
 							}
 							return nil
 						}
-						s := inChunks(must2(Open(in.Bucket(storeName))))
+						s := inChunks(must2(openAny(in.Bucket(storeName))))
 						must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(ref)}))
 						if n := checkStore(t, s); n != 150+3 {
 							t.Errorf("%d chunks", n)
@@ -95,7 +95,7 @@ func TestBucketMovedBehindPut(t *testing.T) {
 		return tx.MoveBucket(storeName, nil, must2(tx.CreateBucket([]byte("outer"))))
 	}))
 	must(t, db.View(func(tx *holdfast.Tx) error {
-		s := inChunks(must2(Open(tx.Bucket([]byte("outer")).Bucket(storeName))))
+		s := inChunks(must2(openAny(tx.Bucket([]byte("outer")).Bucket(storeName))))
 		checkStore(t, s)
 		if !bytes.Equal(readAll(t, s, ref), random(1, 140*MinLeafSize)) {
 			t.Error("other content")

@@ -78,7 +78,7 @@ func (t *treeBuilder) node(level uint8) (chunkKey, int64, error) {
 	if err != nil {
 		return chunkKey{}, 0, err
 	}
-	k := chunkKey{t.s.options.Algorithm.sum(b), level + 1}
+	k := chunkKey{t.s.options.sum(b), level + 1}
 	fresh, err := t.s.add(&k, b, nil, asParent)
 	if err != nil {
 		return chunkKey{}, 0, err

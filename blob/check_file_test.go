@@ -78,7 +78,7 @@ func checkPage(t *testing.T, db *holdfast.DB, d *damaged, looked *int64) (named 
 	} {
 		opened, found := false, 0
 		err := db.View(func(tx *holdfast.Tx) error {
-			s, err := Open(tx.Bucket(storeName))
+			s, err := openAny(tx.Bucket(storeName))
 			if err != nil {
 				return err
 			}

@@ -45,7 +45,8 @@ func (c *checker) drop(b *holdfast.Bucket, keys [][]byte, err error) error {
 type holding struct {
 	id     uint64
 	length int      // as it is stored
-	said   int      // of the content, as that says itself; -1: of no leaf that is compressed
+	said   int      // of the content, as that says itself; -1: it is no frame where one should be; or unsaid
+	opens  bool     // only its opening tells: said is what the index says
 	key    chunkKey // that it belongs to
 	named  bool
 	dead   bool // as the index says
@@ -62,7 +63,8 @@ type bytesOf struct {
 	last   uint64    // id that belongs to the window
 	fixes  []func() error
 
-	expanded []byte // memory for the content of a compressed leaf
+	expanded []byte // memory for the content of a frame
+	whole    bool   // what was read last is the content of a frame, if it should be
 }
 
 // bytes compares the bytes that are stored with those that the index names.
@@ -196,6 +198,9 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 		return b.found(SharedBytes, k, b.o.Repair, "%s %d, which chunk %v has too", b.name(), e.id, s.key)
 	}
 	s.key, s.named, s.dead = k, true, e.dead()
+	if s.said == unsaid {
+		s.said, s.opens = e.length, true
+	}
 	if s.length == e.size() && s.said == e.length && (e.stored > 0) == b.s.isFrame(b.packed, e.id) {
 		return nil
 	}
@@ -207,7 +212,7 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 		return err
 	}
 	was := e
-	repaired := b.o.Repair && b.s.options.Algorithm.sum(p) == k.addr && s.said == len(p) && len(p) <= maxChunk
+	repaired := b.o.Repair && b.whole && b.s.options.sum(p) == k.addr && len(p) <= maxChunk
 	if repaired {
 		e.length, e.stored = len(p), 0
 		if b.s.isFrame(b.packed, e.id) {
@@ -223,7 +228,7 @@ func (s *Store) holdingOf(at spot, v []byte) holding {
 	h := holding{id: at.id, length: len(v), said: len(v)}
 	if s.isFrame(at.packed, at.id) {
 		var ok bool
-		if h.said, ok = s.contentLength(v); !ok {
+		if h.said, ok = s.frameLength(v); !ok {
 			h.said = -1
 		}
 	}
@@ -236,9 +241,9 @@ func lengths(stored, content int) string {
 	case stored == content:
 		return fmt.Sprintf("%d bytes", stored)
 	case content < 0:
-		return fmt.Sprintf("%d bytes that are no compressed leaf", stored)
+		return fmt.Sprintf("%d bytes that are no compressed or encrypted leaf", stored)
 	}
-	return fmt.Sprintf("%d bytes, compressed to %d", content, stored)
+	return fmt.Sprintf("%d bytes, stored as %d", content, stored)
 }
 
 func (b *bytesOf) name() string { return bytesWord(b.packed) }
@@ -282,7 +287,12 @@ func (b *bytesOf) verify() error {
 			continue
 		}
 		is := b.whatIs(spot{b.packed, s.id}, p, sum)
-		if s.said >= 0 && (s.key == is[0] || s.key == is[1]) {
+		if b.whole && (s.key == is[0] || s.key == is[1]) {
+			if s.opens && len(p) != s.said {
+				if err := b.otherLength(&s, len(p)); err != nil {
+					return err
+				}
+			}
 			if b.o.Repair && s.key != is[1] { // a leaf with the bytes of a node: its entry may have the wrong level
 				b.strays = append(b.strays, stray{owner: s.key, at: spot{b.packed, s.id}, is: is})
 			}
@@ -302,6 +312,22 @@ func (b *bytesOf) verify() error {
 	return nil
 }
 
+// otherLength reports a frame of which only its opening tells how long its content is.
+func (b *bytesOf) otherLength(h *holding, length int) error {
+	k := h.key
+	if b.o.Repair {
+		b.fixes = append(b.fixes, func() error {
+			e, ok, err := b.s.lookup(&k)
+			if err != nil || !ok {
+				return err
+			}
+			e.length = length
+			return b.s.putEntry(&k, &e)
+		})
+	}
+	return b.found(WrongLength, k, b.o.Repair, "%s %d has %s, and the index says %d", b.name(), h.id, lengths(h.length, length), h.said)
+}
+
 // read gives the content of bytes, until the next call. damage: that of the file there.
 func (b *bytesOf) read(id uint64) (p []byte, damage, err error) { return b.readSum(id, nil) }
 
@@ -309,14 +335,14 @@ func (b *bytesOf) read(id uint64) (p []byte, damage, err error) { return b.readS
 func (b *bytesOf) readSum(id uint64, sum *Address) (p []byte, damage, err error) {
 	damage, err = b.try(func() error {
 		p = b.bucket.Get(binary.BigEndian.AppendUint64(nil, id))
+		b.whole = true
 		if at := (spot{b.packed, id}); b.s.isFrame(b.packed, id) && b.s.tx.Err() == nil {
-			var ok bool
-			if p, ok = b.s.contentAt(at, p, b.expanded); ok {
+			if p, b.whole = b.s.contentAt(at, p, b.expanded); b.whole {
 				b.expanded = p
 			}
 		}
 		if sum != nil && b.s.tx.Err() == nil {
-			*sum = b.s.options.Algorithm.sum(p)
+			*sum = b.s.options.sum(p)
 		}
 		return nil
 	})

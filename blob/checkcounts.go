@@ -241,7 +241,7 @@ func (c *checker) dying(k chunkKey, e *entry) {
 	if err != nil {
 		return
 	}
-	is := c.whatIs(spot{e.packed, e.id}, p, c.s.options.Algorithm.sum(p))
+	is := c.whatIs(spot{e.packed, e.id}, p, c.s.options.sum(p))
 	if k != is[0] && k != is[1] {
 		c.strays = append(c.strays, stray{owner: k, at: spot{e.packed, e.id}, is: is})
 	}

@@ -16,8 +16,8 @@ import (
 
 // leased calls fn with each blob that a lease holds, as often as one does.
 func (c *checker) leased(fn func(k chunkKey) error) error {
-	return c.inRecords(leasesName, func(name string, b *holdfast.Bucket) error {
-		return c.scan(name, b, nil, nil, func(key, v []byte) error {
+	return c.inRecords(leasesName, func(id []byte, b *holdfast.Bucket) error {
+		return c.scan(inside(string(leasesName), id), b, nil, nil, func(key, v []byte) error {
 			k, _, err := parseLeased(key, v)
 			if err != nil {
 				return nil
@@ -29,8 +29,8 @@ func (c *checker) leased(fn func(k chunkKey) error) error {
 
 // ingested calls fn with each chunk that a saved ingest stands on, as often as one does.
 func (c *checker) ingested(fn func(k chunkKey) error) error {
-	return c.inRecords(ingestsName, func(_ string, b *holdfast.Bucket) error {
-		state, damage, err := c.loadIngest(b)
+	return c.inRecords(ingestsName, func(name []byte, b *holdfast.Bucket) error {
+		state, damage, err := c.loadIngest(name, b)
 		if damage != nil || err != nil {
 			return nil
 		}
@@ -44,7 +44,7 @@ func (c *checker) ingested(fn func(k chunkKey) error) error {
 }
 
 // inRecords calls fn with each bucket in one of the store's buckets that can be opened.
-func (c *checker) inRecords(name []byte, fn func(name string, b *holdfast.Bucket) error) error {
+func (c *checker) inRecords(name []byte, fn func(id []byte, b *holdfast.Bucket) error) error {
 	all, err := c.recordsIn(name)
 	if all == nil {
 		return err
@@ -54,14 +54,14 @@ func (c *checker) inRecords(name []byte, fn func(name string, b *holdfast.Bucket
 		if b == nil || err != nil {
 			return err
 		}
-		return fn(inside(string(name), id), b)
+		return fn(id, b)
 	})
 }
 
 // loadIngest loads a saved state, with bytes that it keeps. damage: that of the file there.
-func (c *checker) loadIngest(b *holdfast.Bucket) (state ingestState, damage, err error) {
+func (c *checker) loadIngest(name []byte, b *holdfast.Bucket) (state ingestState, damage, err error) {
 	damage, err = c.try(func() (err error) {
-		state, err = c.s.loadIngest(b)
+		state, err = c.s.loadIngest(name, b)
 		return err
 	})
 	return state, damage, err
@@ -185,7 +185,7 @@ func (c *checker) known(k *chunkKey) (ok bool, err error) {
 
 // ingest checks an ingest. One that lacks something cannot go on: a repair removes it.
 func (c *checker) ingest(name []byte, b *holdfast.Bucket) (remove bool, err error) {
-	state, damage, err := c.loadIngest(b)
+	state, damage, err := c.loadIngest(name, b)
 	if damage != nil {
 		return false, c.found(Unreadable, chunkKey{}, false, "ingest %.100q: %v", name, damage)
 	}
@@ -230,7 +230,7 @@ func (c *checker) digests() error {
 			return nil // reported
 		}
 		if fault == nil && c.o.Digests && len(key) == len(Address{}) {
-			if damage, fault, err = c.wholeDigest([32]byte(key), v); err != nil {
+			if damage, fault, err = c.wholeDigest(b, &k, v); err != nil {
 				return err
 			}
 			if damage != nil {
@@ -254,10 +254,15 @@ func (c *checker) digests() error {
 	return c.drop(b, wrong, err)
 }
 
-// wholeDigest compares the content of a blob with its digest.
-func (c *checker) wholeDigest(want [32]byte, v []byte) (damage, fault, err error) {
+// wholeDigest compares the content of a blob, to whose reference v its digest leads, with that.
+func (c *checker) wholeDigest(b *holdfast.Bucket, k *chunkKey, v []byte) (damage, fault, err error) {
 	var ref Ref
 	if err := ref.UnmarshalBinary(v); err != nil {
+		return nil, err, nil
+	}
+	root := k.encode()
+	want, err := c.s.openDigest(root[:], b.Get(root[:]))
+	if err != nil {
 		return nil, err, nil
 	}
 	sum := sha256.New()
@@ -307,15 +312,20 @@ func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (k chunkKey, fault e
 			err = ErrMissing
 		}
 		root := k.encode()
-		if err == nil && !bytes.Equal(b.Get(root[:]), key) {
+		if err == nil && !c.s.leadsTo(root[:], b.Get(root[:]), key) {
 			err = fmt.Errorf("the blob has another digest, or none")
 		}
 		return k, err
 	case keySize:
 		var ref Ref
 		k, err := parseKey(key)
+		var sum [32]byte
 		if err == nil {
-			err = ref.UnmarshalBinary(b.Get(v))
+			sum, err = c.s.openDigest(key, v)
+		}
+		if err == nil {
+			at := c.s.digestKey(&sum)
+			err = ref.UnmarshalBinary(b.Get(at[:]))
 		}
 		if err == nil && ref.key() != k {
 			err = fmt.Errorf("the digest names another blob")

@@ -53,6 +53,7 @@ func (o Options) CheckRef(r Ref) error {
 type VerifiedChunk struct {
 	Chunk
 	algorithm Algorithm
+	of        *Key // of the store
 	node      node // of a node
 	bytes     []byte
 }
@@ -60,9 +61,9 @@ type VerifiedChunk struct {
 // VerifyChunk compares p with what c says: its address, its level, and its size. Anything else is ErrCorrupt. p is
 // kept, and must stay as it is.
 func (o Options) VerifyChunk(c Chunk, p []byte) (VerifiedChunk, error) {
-	v := VerifiedChunk{Chunk: c, algorithm: o.Algorithm, bytes: p}
+	v := VerifiedChunk{Chunk: c, algorithm: o.Algorithm, of: o.Key, bytes: p}
 	size := int64(len(p))
-	if sum := o.Algorithm.sum(p); sum != c.Address {
+	if sum := o.sum(p); sum != c.Address {
 		return VerifiedChunk{}, corruptf("chunk %v has the address %v", c.key(), sum)
 	}
 	sh := o.shape()
@@ -173,7 +174,7 @@ func (in *Ingest) appendStored(c *Chunk) (bool, error) {
 			return false, s.damage()
 		}
 		p = slices.Clone(p) // what is written can move what is read
-		return true, in.appendLeaf(VerifiedChunk{Chunk: *c, algorithm: s.options.Algorithm, bytes: p})
+		return true, in.appendLeaf(VerifiedChunk{Chunk: *c, algorithm: s.options.Algorithm, of: s.options.Key, bytes: p})
 	}
 	if err := in.grow(c.Size); err != nil {
 		return false, err
@@ -215,7 +216,7 @@ func (in *Ingest) AppendVerified(v VerifiedChunk) error {
 	if in.err != nil {
 		return in.err
 	}
-	if v.Level > 0 || v.algorithm != in.s.options.Algorithm {
+	if v.Level > 0 || v.algorithm != in.s.options.Algorithm || !sameKey(v.of, in.s.options.Key) {
 		return in.fail(fmt.Errorf("appending chunk %v: %w", v.key(), ErrAlgorithm))
 	}
 	if err := in.appendLeaf(v); err != nil {

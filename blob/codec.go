@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,8 +35,14 @@ func uvarint(b []byte) (uint64, []byte, error) {
 // maxChunk is the length in bytes of the longest chunk that any store can hold.
 const maxChunk = maxSpread * MaxLeafSize
 
-// configSize is the length in bytes of the encoded configuration.
-const configSize = 16
+// maxStored is that of the longest bytes that are stored of one.
+const maxStored = maxChunk + maxOverhead
+
+// configSize is the length in bytes of the encoded configuration; sealedSize is that of an encrypted store.
+const (
+	configSize = 16
+	sealedSize = configSize + 2*checkSize
+)
 
 // Versions of the configuration. In the first one nothing says whether it is as it was written: there, a
 // flipped bit may make another leaf size of it.
@@ -44,6 +51,7 @@ const (
 	configPlain   = 1
 	configVersion = 2 // with a checksum
 	configPacking = 3 // and with compression
+	configSealed  = 4 // and with encryption, and compression perhaps
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -53,43 +61,81 @@ func appendConfig(b []byte, o Options) []byte {
 	begin := len(b)
 	b = append(b, configMagic...)
 	version := byte(configVersion) // what older programs can read as well
-	if o.Compression != NoCompression {
+	switch {
+	case o.Key != nil:
+		version = configSealed
+	case o.Compression != NoCompression:
 		version = configPacking
 	}
 	b = append(b, version, byte(o.Algorithm), byte(o.Chunking), byte(o.Compression))
 	b = binary.LittleEndian.AppendUint32(b, uint32(o.LeafSize))
+	if o.Key != nil {
+		b = append(b, o.Key.check[:]...)
+		sum := o.Key.records.hash(b[begin:])
+		b = append(b, sum[:checkSize]...)
+	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[begin:], castagnoli))
 }
 
-// parseConfig decodes it.
-func parseConfig(b []byte) (Options, error) {
+// parseConfig decodes it. key is that with which the store is opened; nil: without one.
+func parseConfig(b []byte, key *Key) (Options, error) {
 	if len(b) < len(configMagic) || string(b[:len(configMagic)]) != configMagic {
 		return Options{}, ErrNotStore
 	}
-	if len(b) != configSize {
+	size := configSize
+	if len(b) > len(configMagic) && b[len(configMagic)] == configSealed {
+		size = sealedSize
+	}
+	if len(b) != size {
 		return Options{}, corruptf("configuration of %d bytes", len(b))
 	}
 	o := Options{
+		Key:         key,
 		Algorithm:   Algorithm(b[5]),
 		Chunking:    Chunking(b[6]),
 		Compression: Compression(b[7]),
 		LeafSize:    int(min(binary.LittleEndian.Uint32(b[8:]), MaxLeafSize+1)),
 	}
-	last := binary.LittleEndian.Uint32(b[12:])
+	last := binary.LittleEndian.Uint32(b[size-4:])
 	switch {
-	case b[4] < configPlain || b[4] > configPacking:
+	case b[4] < configPlain || b[4] > configSealed:
 		return Options{}, fmt.Errorf("%w: version %d of the format is unknown", ErrCorrupt, b[4])
-	case b[4] != configPlain && last != crc32.Checksum(b[:12], castagnoli):
+	case b[4] != configPlain && last != crc32.Checksum(b[:size-4], castagnoli):
 		return Options{}, corruptf("configuration: it does not have its checksum")
-	case b[4] != configPacking && b[7] != 0 || b[4] == configPlain && last != 0:
+	case b[4] < configPacking && b[7] != 0 || b[4] == configPlain && last != 0:
 		return Options{}, corruptf("configuration: reserved bytes are set")
 	case b[4] == configPacking && o.Compression == NoCompression:
 		return Options{}, corruptf("configuration: version %d without compression", b[4])
+	}
+	if err := checkKey(b, key); err != nil {
+		return Options{}, err
 	}
 	if err := o.check(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return o, nil
+}
+
+// checkKey tells whether a configuration, which has its checksum, is that of a store with the key, and as it was written.
+func checkKey(b []byte, key *Key) error {
+	sealed := b[4] == configSealed
+	switch {
+	case sealed && key == nil:
+		return fmt.Errorf("%w: it is encrypted, and no key is given (OpenEncrypted)", ErrKey)
+	case !sealed && key != nil:
+		return fmt.Errorf("%w: a key is given, and it is not encrypted", ErrKey)
+	case !sealed:
+		return nil
+	}
+	check, rest := b[configSize-4:][:checkSize], b[configSize-4+checkSize:]
+	if subtle.ConstantTimeCompare(check, key.check[:]) == 0 {
+		return fmt.Errorf("%w: it is encrypted with another key", ErrKey)
+	}
+	sum := key.records.hash(b[:len(b)-len(rest)])
+	if subtle.ConstantTimeCompare(rest[:checkSize], sum[:checkSize]) == 0 {
+		return corruptf("configuration: it was not written with the key")
+	}
+	return nil
 }
 
 // chunkKey is what the index finds a chunk by. The level is part of it, so that
@@ -132,7 +178,7 @@ type entry struct {
 	packed  bool   // in the bucket of short chunks, else in that of leaves
 	id      uint64 // its key there
 	length  int    // bytes of content
-	stored  int    // bytes as which it is stored compressed; 0: it is not
+	stored  int    // bytes of its frame, compressed or encrypted; 0: it is stored as it is
 	parents uint64 // occurrences as a child in stored nodes
 	users   uint64 // references from outside: blobs that were put, and leases
 	leased  uint64 // of the users: leases
@@ -140,9 +186,9 @@ type entry struct {
 }
 
 const (
-	packedFlag     = 1
-	leasedFlag     = 2 // leased is not 0, and stands after users
-	compressedFlag = 4 // stored is not 0, and stands after length
+	packedFlag = 1
+	leasedFlag = 2 // leased is not 0, and stands after users
+	frameFlag  = 4 // stored is not 0, and stands after length
 )
 
 // maxEntrySize is the length in bytes of the longest encoded entry.
@@ -157,7 +203,7 @@ func (e *entry) append(b []byte) []byte {
 		flags |= leasedFlag
 	}
 	if e.stored > 0 {
-		flags |= compressedFlag
+		flags |= frameFlag
 	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, e.id)
@@ -193,7 +239,7 @@ func parseEntry(b []byte) (entry, error) {
 		return entry{}, corruptf("entry of the index: %v", errShort)
 	}
 	flags := b[0]
-	if flags&^(packedFlag|leasedFlag|compressedFlag) != 0 {
+	if flags&^(packedFlag|leasedFlag|frameFlag) != 0 {
 		return entry{}, corruptf("entry of the index: unknown flags %#x", flags)
 	}
 	e := entry{packed: flags&packedFlag != 0}
@@ -202,7 +248,7 @@ func parseEntry(b []byte) (entry, error) {
 	for _, field := range [...]struct {
 		flag  byte // with which it is there, and is not 0; 0: always
 		value *uint64
-	}{{0, &e.id}, {0, &length}, {compressedFlag, &stored}, {0, &e.parents}, {0, &e.users}, {leasedFlag, &e.leased}} {
+	}{{0, &e.id}, {0, &length}, {frameFlag, &stored}, {0, &e.parents}, {0, &e.users}, {leasedFlag, &e.leased}} {
 		if field.flag != 0 && flags&field.flag == 0 {
 			continue
 		}
@@ -217,7 +263,7 @@ func parseEntry(b []byte) (entry, error) {
 	switch {
 	case len(b) != 0:
 		return entry{}, corruptf("entry of the index: %v", errLong)
-	case length > maxChunk || stored > maxChunk:
+	case length > maxChunk || stored > maxStored:
 		return entry{}, corruptf("entry of the index: a chunk of %d bytes, stored as %d", length, stored)
 	case e.parents > maxCount || e.users > maxCount || e.leased > maxLeased:
 		return entry{}, corruptf("entry of the index: counts of %d, %d and %d", e.parents, e.users, e.leased)

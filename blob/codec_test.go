@@ -156,7 +156,7 @@ func TestCreateAndOpen(t *testing.T) {
 // A leaf with what stands around it fills whole pages.
 func TestDefaultLeafSize(t *testing.T) {
 	for pageSize, want := range map[int]int{512: 8144, 4096: 65488, 16384: 262096, 65536: 1048528} {
-		if got := defaultLeafSize(pageSize); got != want {
+		if got := defaultLeafSize(pageSize, 0); got != want {
 			t.Errorf("pages of %d bytes: %d, want %d", pageSize, got, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"holdfast"
 )
 
-func openStoreOf(tx *holdfast.Tx) (*Store, error) { return Open(tx.Bucket(storeName)) }
+func openStoreOf(tx *holdfast.Tx) (*Store, error) { return openAny(tx.Bucket(storeName)) }
 
 // deleted makes a store in which blobs of several levels have been deleted, and one is kept
 // which shares leaves with them.

@@ -32,25 +32,9 @@ func (c Compression) String() string {
 	return fmt.Sprintf("compression %d", uint8(c))
 }
 
-// A compressed leaf is a frame of Zstandard (RFC 8878) that says how long its content is. It stands in the bucket of
-// short chunks, under an odd id; what stands there as it is has an even id. So what bytes mean can be known without an
-// entry of the index, and a repair can find out whose they are: the content of a leaf may be a frame, too.
-
 // minCompressed is how many bytes a leaf has that is compressed, at least. What compressing saves of shorter ones is little next
 // to their entries in the index.
 const minCompressed = 512
-
-// isFrame tells whether bytes are compressed, in a store with compression.
-func isFrame(isPacked bool, id uint64) bool { return isPacked && id%2 == 1 }
-
-func (s *Store) isFrame(isPacked bool, id uint64) bool {
-	return s.options.Compression != NoCompression && isFrame(isPacked, id)
-}
-
-// compresses tells whether a chunk is compressed if that pays.
-func (s *Store) compresses(k *chunkKey, length int) bool {
-	return s.options.Compression != NoCompression && k.level == 0 && length >= minCompressed
-}
 
 // pays tells whether a chunk is stored compressed: reading it takes longer then.
 func pays(length, compressed int) bool { return compressed <= length-length/8 }
@@ -148,171 +132,19 @@ func (s *Store) decompress(dst, frame []byte, n int) ([]byte, error) {
 	return p, nil
 }
 
-// expanded is the content of a compressed leaf in memory.
-type expanded struct {
-	addr  Address // of the content, if it is whole and was verified
-	whole bool
-	p     []byte
-}
-
-var expansions = sync.Pool{New: func() any { return new(expanded) }}
-
-func takeExpanded() *expanded { return expansions.Get().(*expanded) }
-
-// release gives the memory back.
-func (x *expanded) release() {
-	if x.whole = false; cap(x.p) <= maxKeptBuffer {
-		expansions.Put(x)
-	}
-}
-
-// loadContent is load with memory in x for a leaf that is compressed. nil: x gets some if it is needed.
-func (s *Store) loadContent(k *chunkKey, x **expanded) ([]byte, error) {
-	e, found, err := s.lookup(k)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, ErrMissing
-	}
-	return s.loadWith(k, &e, x)
-}
-
-// loadWith is loadEntry with memory as loadContent has it.
-func (s *Store) loadWith(k *chunkKey, e *entry, x **expanded) ([]byte, error) {
-	if e.stored == 0 {
-		return s.loadEntry(k, e)
-	}
-	if *x == nil {
-		*x = takeExpanded()
-	}
-	return s.loadCompressed(k, e, *x)
-}
-
-// loadCompressed gives the content of a compressed leaf, verified: that which x has, or what x has afterwards. That a
-// leaf was verified before spares its hash, not its decompression.
-func (s *Store) loadCompressed(k *chunkKey, e *entry, x *expanded) ([]byte, error) {
-	if k.level > 0 {
-		return nil, corruptf("node that is compressed")
-	}
-	if x.whole && x.addr == k.addr && len(x.p) == e.length {
-		return x.p, nil
-	}
-	x.whole = false
-	if frame := s.unsealed(e, false); frame != nil && s.expand(e, frame, x) == nil && s.verify(k, e, frame, x.p) {
-		x.addr, x.whole = k.addr, true
-		return x.p, nil
-	}
-	// Whatever is wrong with it, the page may tell more.
-	frame, err := s.data(e)
-	if err == nil {
-		err = s.expand(e, frame, x)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !s.verify(k, e, frame, x.p) {
-		return nil, corruptf("chunk has the address %v", s.options.Algorithm.sum(x.p))
-	}
-	x.addr, x.whole = k.addr, true
-	return x.p, nil
-}
-
-// expand decompresses a leaf to x.
-func (s *Store) expand(e *entry, frame []byte, x *expanded) error {
-	p, err := s.decompress(x.p, frame, e.length)
-	if err == nil {
-		x.p = p
-	}
-	return err
-}
-
-// content is data, decompressed.
-func (s *Store) content(e *entry) ([]byte, error) {
-	p, err := s.data(e)
-	if err != nil || e.stored == 0 {
-		return p, err
-	}
-	return s.decompress(nil, p, e.length)
-}
-
-// contentAt gives the content of v, the bytes at a place, in the memory of dst if they are compressed. What is not a frame
-// where one should be is its own content, and ok is false.
-func (s *Store) contentAt(at spot, v, dst []byte) (p []byte, ok bool) {
-	if !s.isFrame(at.packed, at.id) {
-		return v, true
-	}
-	if n, ok := s.contentLength(v); ok {
-		if p, err := s.decompress(dst, v, n); err == nil {
-			return p, true
-		}
-	}
-	return v, false
-}
-
-// entryAt makes an entry that of v, the bytes at a place, which have n bytes of content.
-func (s *Store) entryAt(e *entry, at spot, v []byte, n int) {
-	e.packed, e.id, e.length, e.stored = at.packed, at.id, n, 0
-	if s.isFrame(at.packed, at.id) {
-		e.stored = len(v)
-	}
-}
-
-// takeSpare gives the content of the leaf that ReadAt was in last, if no other goroutine has it now.
-func (r *Reader) takeSpare() *expanded {
-	if r.s.options.Compression == NoCompression {
-		return nil
-	}
-	return r.spare.Swap(nil)
-}
-
-// giveSpare gives it back.
-func (r *Reader) giveSpare(x **expanded) {
-	if *x == nil {
-		return
-	}
-	if other := r.spare.Swap(*x); other != nil {
-		other.release()
-	}
-}
-
-// finish gives back the memory of Read, which has come to the end.
-func (r *Reader) finish() {
-	if r.content != nil {
-		r.content.release()
-		r.content, r.leaf = nil, nil
-	}
-}
-
-// compressGathered compresses those of the new chunks in the list that become shorter.
-func (s *Store) compressGathered(b *batch, list []int32) {
-	b.frames = b.frames[:0]
-	for _, i := range list {
-		p := &b.entries[i]
-		if p.state&(hasBytes|appended|stored|unchanged) != hasBytes || !s.compresses(&p.key, int(p.length)) {
-			continue
-		}
-		at := len(b.frames)
-		b.frames = compress(b.frames, b.arena[p.at:p.at+p.length])
-		if n := len(b.frames) - at; n > 0 {
-			p.at, p.stored = int32(at), int32(n)
-		}
-	}
-}
-
-// maxEncoders is how many goroutines compress leaves of a blob, at most, beside the caller's.
+// maxEncoders is how many goroutines make frames of leaves of a blob, at most, beside the caller's.
 const maxEncoders = 4
 
-// toFrames gives the lane that compresses leaves.
+// toFrames gives the lane that makes frames of leaves.
 func (h *hasher) toFrames() *lane {
 	if h.frameLane == nil {
-		h.frameLane = newLane(func(t *task) { *t.frame = encode((*t.frame)[:0], t.p) })
+		h.frameLane = newLane(func(t *task) { *t.frame = h.options.appendFrameOf((*t.frame)[:0], t.p, t.promises) })
 		h.frameLane.width = min(max(runtime.GOMAXPROCS(0)-1, 1), maxEncoders)
 	}
 	return h.frameLane
 }
 
-// storeFrame stores the oldest leaf in flight. It has those compressed meanwhile of which it is known
+// storeFrame stores the oldest leaf in flight. It has frames made meanwhile of those of which it is known
 // that they are not in the store.
 func (h *hasher) storeFrame(f *flight) error {
 	s := h.w.s
@@ -324,8 +156,8 @@ func (h *hasher) storeFrame(f *flight) error {
 		if next.err = h.addresses.helped(&next.address); next.err != nil {
 			continue
 		}
-		if k := (chunkKey{addr: next.address.sum}); next.address.promises && s.isNew(&k, len(next.p)) {
-			next.frame.frame = frames.Get().(*[]byte)
+		if k := (chunkKey{addr: next.address.sum}); (next.address.promises || s.options.Key != nil) && s.isNew(&k, len(next.p)) {
+			next.frame.frame, next.frame.promises = frames.Get().(*[]byte), next.address.promises
 			h.frames.start(&next.frame, next.p)
 		}
 	}
@@ -333,32 +165,29 @@ func (h *hasher) storeFrame(f *flight) error {
 		return err
 	}
 	switch {
-	case !f.address.promises:
+	case f.frame.frame != nil:
+		return h.w.store(f.address.sum, f.p, *f.frame.frame)
+	case s.options.Key == nil && !f.address.promises:
 		return h.w.store(f.address.sum, f.p, noFrame)
-	case f.frame.frame == nil:
-		return h.w.store(f.address.sum, f.p, nil)
 	}
-	return h.w.store(f.address.sum, f.p, *f.frame.frame)
+	return h.w.store(f.address.sum, f.p, nil)
 }
 
 // noFrame is that of a leaf that does not become shorter.
 var noFrame = []byte{}
 
-// frames are for leaves that are compressed and not stored yet.
-var frames = sync.Pool{New: func() any { p := []byte{}; return &p }}
-
 // releaseFrame gives the memory of a frame back.
 func (t *task) releaseFrame() {
-	if t.frame != nil && cap(*t.frame) <= maxKeptBuffer {
-		frames.Put(t.frame)
+	if t.frame != nil {
+		releaseFrame(t.frame)
 	}
 	t.frame = nil
 }
 
-// isNew tells whether a long leaf is to be compressed because the store does not have it. If that cannot be known,
-// it is not: what stores it finds out why.
+// isNew tells whether a frame is to be made of a long leaf because the store does not have it. If that cannot be known,
+// none is: what stores it finds out why.
 func (s *Store) isNew(k *chunkKey, length int) bool {
-	if !s.compresses(k, length) || !s.isLong(k, length) || s.batch == nil || s.batch.find(k) != nil {
+	if !s.mayFrame(k, length) || !s.isLong(k, length) || s.batch == nil || s.batch.find(k) != nil {
 		return false
 	}
 	_, found, err := s.probe(k)

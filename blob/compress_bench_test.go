@@ -19,13 +19,22 @@ func BenchmarkCompressed(b *testing.B) {
 				if kind == "noise" {
 					content = noise(1, size)
 				}
-				b.Run(fmt.Sprintf("%s/size=%d/%v", kind, size, c), func(b *testing.B) { benchmarkCompressed(b, content, c) })
+				b.Run(fmt.Sprintf("%s/size=%d/%v", kind, size, c), func(b *testing.B) { benchmarkStore(b, content, Options{Compression: c}) })
 			}
 		}
 	}
 }
 
-func benchmarkCompressed(all *testing.B, content []byte, c Compression) {
+// BenchmarkEncrypted puts blobs that cannot be compressed, and reads them, in stores with encryption and without, with the same hash.
+func BenchmarkEncrypted(b *testing.B) {
+	for _, size := range []int{1e3, 1e4, 1e5, 1e6, 1e7} {
+		for name, o := range map[string]Options{"plain": {Algorithm: BLAKE3}, "encrypted": {Key: testKey}} {
+			b.Run(fmt.Sprintf("size=%d/%s", size, name), func(b *testing.B) { benchmarkStore(b, noise(1, size), o) })
+		}
+	}
+}
+
+func benchmarkStore(all *testing.B, content []byte, o Options) {
 	n := max(16<<20/len(content), 1)
 	refs := make([]Ref, n)
 	var db *holdfast.DB
@@ -36,7 +45,7 @@ func benchmarkCompressed(all *testing.B, content []byte, c Compression) {
 			if db != nil {
 				must(b, db.Close())
 			}
-			db = newStore(all, Options{Compression: c}) // is read afterwards
+			db = newStore(all, o) // is read afterwards
 			b.StartTimer()
 			must(b, db.Update(func(tx *holdfast.Tx) (err error) {
 				s := openIn(tx)

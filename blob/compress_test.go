@@ -113,7 +113,7 @@ func TestCompressionIsRecorded(t *testing.T) {
 	for name, spoil := range map[string]func(b []byte){
 		"version 2":        func(b []byte) { b[4] = 2 },
 		"version 1":        func(b []byte) { b[4] = 1 },
-		"version 4":        func(b []byte) { b[4] = 4 },
+		"version 5":        func(b []byte) { b[4] = 5 },
 		"no compression":   func(b []byte) { b[7] = 0 },
 		"another one":      func(b []byte) { b[7] = 2 },
 		"another checksum": func(b []byte) { b[12]++ },
@@ -123,9 +123,9 @@ func TestCompressionIsRecorded(t *testing.T) {
 		if name != "another checksum" {
 			binary.LittleEndian.PutUint32(b[12:], crc32.Checksum(b[:12], castagnoli))
 		}
-		if _, err := parseConfig(b); !errors.Is(err, ErrCorrupt) {
+		if _, err := parseConfig(b, nil); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
-		} else if name == "version 4" && !strings.Contains(err.Error(), "version 4 of the format is unknown") {
+		} else if name == "version 5" && !strings.Contains(err.Error(), "version 5 of the format is unknown") {
 			t.Error(err)
 		}
 	}

@@ -14,6 +14,7 @@ type cutter struct {
 	size             int // of a leaf; cut by content, the size that is aimed at
 	min, max         int
 	print            uint64 // rolling hash of the last 64 bytes
+	gear             *[256]uint64
 	strict, generous uint64 // bits of it that are zero where a leaf ends
 }
 
@@ -22,7 +23,10 @@ type cutter struct {
 const normalization = 2
 
 func newCutter(o *Options) cutter {
-	c := cutter{cdc: o.Chunking == FastCDC, size: o.LeafSize, min: o.LeafSize / maxSpread, max: o.LeafSize * maxSpread}
+	c := cutter{cdc: o.Chunking == FastCDC, size: o.LeafSize, min: o.LeafSize / maxSpread, max: o.LeafSize * maxSpread, gear: &gear}
+	if o.Key != nil {
+		c.gear = &o.Key.gear
+	}
 	width := int(math.Round(math.Log2(float64(o.LeafSize))))
 	// The highest bits depend on the most bytes.
 	c.strict = math.MaxUint64 << (64 - width - normalization)
@@ -55,7 +59,7 @@ func (c *cutter) cut(p []byte) (n int, end bool) {
 
 func (c *cutter) scan(p []byte) (int, bool) {
 	i := max(min(c.min-c.n, len(p)), 0)
-	print := c.print
+	print, gear := c.print, c.gear
 	for _, part := range [...]struct {
 		end  int
 		mask uint64
@@ -73,7 +77,7 @@ func (c *cutter) scan(p []byte) (int, bool) {
 }
 
 // gear is a random number for each byte. It is part of the format: with another one,
-// equal content would be cut elsewhere.
+// equal content would be cut elsewhere. An encrypted store has one of its key's.
 var gear = makeGear()
 
 func makeGear() (g [256]uint64) {

@@ -61,7 +61,7 @@ func (d *damaged) wrongKeyed(which int) chunkKey {
 	k := d.tree.key()
 	root := value(d.t, must2(d.loadNode(&k)), nil)
 	low, _ := root.child(0)
-	return []chunkKey{d.child(5), d.short.key(), low, k, d.refs[2].key(), {addr: d.options.Algorithm.sum(random(5, MinLeafSize))}}[which]
+	return []chunkKey{d.child(5), d.short.key(), low, k, d.refs[2].key(), {addr: d.options.sum(random(5, MinLeafSize))}}[which]
 }
 
 // wreckages are what happens to a store in a random history; each changes one thing.
@@ -169,7 +169,7 @@ func (h *wreck) stored() map[Address][]byte {
 	for _, b := range []*holdfast.Bucket{h.leaves, h.packs} {
 		for id, v := range b.All() {
 			if p, ok := h.contentAt(spot{b == h.packs, binary.BigEndian.Uint64(id)}, v, nil); ok {
-				all[h.options.Algorithm.sum(p)] = p
+				all[h.options.sum(p)] = p
 			}
 		}
 	}

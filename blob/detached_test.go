@@ -112,7 +112,7 @@ func TestDetachedReaderFindsByContent(t *testing.T) {
 	}
 	must(t, db.Update(func(tx *holdfast.Tx) error {
 		s := openIn(tx)
-		k := chunkKey{addr: s.options.Algorithm.sum(data[2*65488 : 3*65488])}
+		k := chunkKey{addr: s.options.sum(data[2*65488 : 3*65488])}
 		e, _, err := s.lookup(&k)
 		must(t, err)
 		return s.leaves.Delete(binary.BigEndian.AppendUint64(nil, e.id))

@@ -122,7 +122,7 @@ type graphNode struct {
 
 // graphLeaf stores a leaf.
 func graphLeaf(t testing.TB, s *Store, p []byte) graphNode {
-	k := chunkKey{addr: s.options.Algorithm.sum(p)}
+	k := chunkKey{addr: s.options.sum(p)}
 	_, err := s.add(&k, p, nil, asUser)
 	must(t, err)
 	return graphNode{k, int64(len(p)), []subtree{{k, int64(len(p))}}}
@@ -143,7 +143,7 @@ func graphParent(t testing.TB, s *Store, children []graphNode) (n graphNode) {
 	}
 	binary.LittleEndian.PutUint16(p[6:], uint16(len(children)))
 	binary.LittleEndian.PutUint64(p[8:], uint64(n.size))
-	n.key = chunkKey{addr: s.options.Algorithm.sum(p), level: p[4]}
+	n.key = chunkKey{addr: s.options.sum(p), level: p[4]}
 	_, err := s.add(&n.key, p, nil, asUser)
 	must(t, err)
 	return n

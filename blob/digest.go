@@ -10,8 +10,50 @@ import (
 
 // The bucket of digests holds, for blobs whose SHA-256 of the whole is not their
 // address: digest (32 bytes) -> encoded Ref, and, so that it goes with the blob,
-// key of the root chunk (33 bytes) -> digest.
+// key of the root chunk (33 bytes) -> digest. In an encrypted store a keyed hash of the digest
+// stands for it as a key, and as a value it is sealed, as one of the root.
 var digestsName = []byte("digests")
+
+// digestKey is the key under which a digest leads to its blob.
+func (s *Store) digestKey(sha256 *[32]byte) [32]byte {
+	if key := s.options.Key; key != nil {
+		return key.wholes.hash(sha256[:])
+	}
+	return *sha256
+}
+
+const sealedDigest = "digest of a blob"
+
+// digestValue is what stands for a digest under the key of its root.
+func (s *Store) digestValue(root []byte, sha256 *[32]byte) []byte {
+	if key := s.options.Key; key != nil {
+		return key.sealRecord(sha256[:], sealedDigest, root)
+	}
+	return bytes.Clone(sha256[:])
+}
+
+// openDigest gives the digest for which v stands under the key of its root.
+func (s *Store) openDigest(root, v []byte) (sum [32]byte, err error) {
+	if key := s.options.Key; key != nil {
+		if v, err = key.openRecord(v, sealedDigest, root); err != nil {
+			return sum, err
+		}
+	}
+	if len(v) != len(sum) {
+		return sum, corruptf("digest of %d bytes", len(v))
+	}
+	return [32]byte(v), nil
+}
+
+// leadsTo tells whether v, under the key of a root, stands for the digest with that key.
+func (s *Store) leadsTo(root, v, key []byte) bool {
+	sum, err := s.openDigest(root, v)
+	if err != nil {
+		return false
+	}
+	at := s.digestKey(&sum)
+	return bytes.Equal(at[:], key)
+}
 
 // ByDigest finds a blob by the SHA-256 of its whole content: the digest by which
 // OCI registries name it. It finds blobs of one leaf in stores with SHA-256, and all
@@ -34,22 +76,31 @@ func (s *Store) ByDigest(sha256 [32]byte) (Ref, error) {
 	if b == nil {
 		return Ref{}, firstError(err, notFound)
 	}
-	v := b.Get(sha256[:])
-	if v == nil {
-		return Ref{}, firstError(s.tx.Err(), notFound)
+	at := s.digestKey(&sha256)
+	ref, ok, err := s.byDigestKey(b, at[:])
+	switch {
+	case err != nil:
+		return Ref{}, fmt.Errorf("blob of digest sha256:%x: %w", sha256, err)
+	case !ok:
+		return Ref{}, notFound
 	}
-	var ref Ref
+	return ref, nil
+}
+
+// byDigestKey finds a blob by the key of its digest; false: there is none.
+func (s *Store) byDigestKey(b *holdfast.Bucket, at []byte) (ref Ref, ok bool, err error) {
+	v := b.Get(at)
+	if v == nil {
+		return Ref{}, false, s.tx.Err()
+	}
 	if err := ref.UnmarshalBinary(v); err != nil {
-		return Ref{}, corruptf("blob of digest sha256:%x: %v", sha256, err)
+		return Ref{}, false, corruptf("%v", err)
 	}
 	_, e, ok, err := s.root(ref)
 	if errors.Is(err, ErrInvalidRef) || errors.Is(err, ErrAlgorithm) {
-		return Ref{}, corruptf("blob of digest sha256:%x: %v", sha256, err)
+		return Ref{}, false, corruptf("%v", err)
 	}
-	if err != nil || !ok || e.dead() {
-		return Ref{}, firstError(err, notFound)
-	}
-	return ref, nil
+	return ref, ok && !e.dead(), err
 }
 
 // DigestOf gives the SHA-256 of the whole content of a blob that is stored, by which ByDigest finds
@@ -74,10 +125,10 @@ func (s *Store) DigestOf(ref Ref) (sum [32]byte, ok bool, err error) {
 	if v == nil {
 		return sum, false, s.tx.Err()
 	}
-	if len(v) != len(sum) {
-		return sum, false, corruptf("digest of blob %v has %d bytes", ref, len(v))
+	if sum, err = s.openDigest(key[:], v); err != nil {
+		return sum, false, fmt.Errorf("digest of blob %v: %w", ref, err)
 	}
-	return [32]byte(v), true, nil
+	return sum, true, nil
 }
 
 // setDigest has ByDigest find a stored blob by the SHA-256 of its content.
@@ -93,15 +144,16 @@ func (s *Store) setDigest(sha256 [32]byte, ref Ref) error {
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(b.Get(sha256[:]), v) {
+	at := s.digestKey(&sha256)
+	if bytes.Equal(b.Get(at[:]), v) {
 		return nil
 	}
-	if err := b.Put(sha256[:], v); err != nil {
+	if err := b.Put(at[:], v); err != nil {
 		return err
 	}
 	root := ref.key()
 	key := root.encode()
-	if err := b.Put(key[:], bytes.Clone(sha256[:])); err != nil {
+	if err := b.Put(key[:], s.digestValue(key[:], &sha256)); err != nil {
 		return s.fail(err) // one of the two stands there without the other
 	}
 	return nil
@@ -121,8 +173,12 @@ func (s *Store) forgetDigest(k *chunkKey) error {
 	if digest == nil {
 		return s.tx.Err()
 	}
-	if err := b.Delete(bytes.Clone(digest)); err != nil {
-		return err
+	// Without its digest, which Check reports, the other key is not known.
+	if sum, err := s.openDigest(key[:], digest); err == nil {
+		at := s.digestKey(&sum)
+		if err := b.Delete(at[:]); err != nil {
+			return err
+		}
 	}
 	return b.Delete(key[:])
 }

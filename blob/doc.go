@@ -26,6 +26,16 @@
 // commits. A second Store on the same bucket in the same transaction is
 // correct, but does not see what the first has gathered until then.
 //
+// # Encryption
+//
+// A store that is created with Options.Key has nothing of the content in clear in the file: leaves are
+// encrypted, each address is a hash with the key, [FastCDC] cuts as the key says, and what is kept of unfinished
+// ingests and of digests of whole blobs is encrypted, too. [OpenEncrypted] opens it. Its Refs, [KeyedBLAKE3], name
+// nothing in other stores, unless these have the same key, and tell nothing of the content but its size. What is to be
+// seen in the file: how many chunks there are, how long each is, before and after compression, how they are joined to
+// blobs, and how often each is used; when what was written; the names of leases and ingests. Bytes that were changed without
+// the key are errors, as all that is damaged; but a whole file, or store, can be replaced by an older state of it.
+//
 // # Limits
 //
 // A blob has at most 2^63-1 bytes. A single value of a bucket is never longer

@@ -31,6 +31,8 @@ var (
 	ErrInvalidRef = errors.New("invalid blob reference")
 	// ErrAlgorithm: a reference of one hash function was given to a store of another.
 	ErrAlgorithm = errors.New("blob reference is of another hash function than the store")
+	// ErrKey: a store was opened without its key, with another one, or with a key though it is not encrypted.
+	ErrKey = errors.New("wrong key of a blob store")
 	// ErrOptions: options that no store can have.
 	ErrOptions = errors.New("invalid options of a blob store")
 )

@@ -42,7 +42,7 @@ func (s *Store) expire(l *look, now time.Time, limit int) (e expired, err error)
 func (s *Store) expireSome(l *look, now time.Time, limit int, e *expired) error {
 	part := [...]struct {
 		name  []byte
-		ended func(b *holdfast.Bucket, now time.Time) bool
+		ended func(id []byte, b *holdfast.Bucket, now time.Time) bool
 		give  func(id []byte, limit int, e *expired) (done bool, err error)
 	}{{leasesName, s.leaseEnded, s.giveLease}, {ingestsName, s.ingestEnded, s.giveIngest}}[l.part]
 	all, err := s.child(part.name)
@@ -58,7 +58,7 @@ func (s *Store) expireSome(l *look, now time.Time, limit int, e *expired) error 
 		for n := 0; id != nil && n < lookPiece; id, _ = cursor.Next() {
 			n++
 			l.count++
-			if b := all.Bucket(id); b != nil && part.ended(b, now) {
+			if b := all.Bucket(id); b != nil && part.ended(id, b, now) {
 				l.ended = append(l.ended, bytes.Clone(id))
 			}
 		}
@@ -72,7 +72,7 @@ func (s *Store) expireSome(l *look, now time.Time, limit int, e *expired) error 
 		if e.steps >= limit {
 			return nil
 		}
-		if b := all.Bucket(id); b != nil && part.ended(b, now) { // it may have been renewed since
+		if b := all.Bucket(id); b != nil && part.ended(id, b, now) { // it may have been renewed since
 			done, err := part.give(id, limit-e.steps, e)
 			if err != nil || !done {
 				return err
@@ -86,7 +86,7 @@ func (s *Store) expireSome(l *look, now time.Time, limit int, e *expired) error 
 	return nil
 }
 
-func (s *Store) leaseEnded(b *holdfast.Bucket, now time.Time) bool {
+func (s *Store) leaseEnded(_ []byte, b *holdfast.Bucket, now time.Time) bool {
 	at, err := decodeExpires(b.Get(expiresName))
 	return err == nil && at <= now.Unix()
 }
@@ -105,14 +105,14 @@ func (s *Store) giveLease(id []byte, limit int, e *expired) (bool, error) {
 	return done, nil
 }
 
-func (s *Store) ingestEnded(b *holdfast.Bucket, now time.Time) bool {
-	state, err := s.loadIngest(b)
+func (s *Store) ingestEnded(id []byte, b *holdfast.Bucket, now time.Time) bool {
+	state, err := s.loadIngest(id, b)
 	return err == nil && state.expired(now)
 }
 
 func (s *Store) giveIngest(id []byte, _ int, e *expired) (bool, error) {
 	b := s.bucket.Bucket(ingestsName).Bucket(id)
-	state, err := s.loadIngest(b)
+	state, err := s.loadIngest(id, b)
 	if err == nil {
 		e.steps += 1 + len(state.chunks())
 		err = s.removeIngest(string(id), b)

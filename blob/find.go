@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+
+	"holdfast"
 )
 
 // Roots iterates over the blobs of the store: all that have users, in the order of
@@ -50,12 +52,11 @@ func (s *Store) Find(prefix string) ([]Ref, error) {
 	for _, ref := range found {
 		seen[ref] = true
 	}
-	c := b.Cursor()
-	for key, _ := c.Seek(whole); key != nil && bytes.HasPrefix(key, whole); key, _ = c.Next() {
-		if len(key) != len(Address{}) || !strings.HasPrefix(hex.EncodeToString(key), digits) {
+	for sum := range s.digests(b, whole) {
+		if !strings.HasPrefix(hex.EncodeToString(sum[:]), digits) {
 			continue
 		}
-		ref, err := s.ByDigest([32]byte(key))
+		ref, err := s.ByDigest(sum)
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
@@ -66,6 +67,31 @@ func (s *Store) Find(prefix string) ([]Ref, error) {
 		}
 	}
 	return found, s.tx.Err()
+}
+
+// digests iterates over the digests in the bucket of them that begin with prefix, in order. Those of an encrypted store are
+// all looked at, in no order.
+func (s *Store) digests(b *holdfast.Bucket, prefix []byte) iter.Seq[[32]byte] {
+	return func(yield func([32]byte) bool) {
+		if s.options.Key != nil {
+			for root, v := range b.All() {
+				if len(root) != keySize {
+					continue
+				}
+				sum, err := s.openDigest(root, v) // a damaged one is reported by Check
+				if err == nil && bytes.HasPrefix(sum[:], prefix) && !yield(sum) {
+					return
+				}
+			}
+			return
+		}
+		c := b.Cursor()
+		for key, _ := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, _ = c.Next() {
+			if len(key) == len(Address{}) && !yield([32]byte(key)) {
+				return
+			}
+		}
+	}
 }
 
 // blobInfo is a blob as the index has it.

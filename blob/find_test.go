@@ -59,7 +59,7 @@ func TestFind(t *testing.T) {
 				t.Errorf("prefix %q: %v", prefix, err)
 			}
 		}
-		for _, addr := range []Address{gone.Address(), {}, s.options.Algorithm.sum(random(9, 2*MinLeafSize)[:MinLeafSize])} {
+		for _, addr := range []Address{gone.Address(), {}, s.options.sum(random(9, 2*MinLeafSize)[:MinLeafSize])} {
 			if found, err := s.Find(addr.String()); len(found) > 0 || err != nil {
 				t.Errorf("address %v: %v, %v", addr, found, err)
 			}

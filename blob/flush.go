@@ -176,7 +176,7 @@ func (s *Store) skip(p *pending) (bool, error) {
 // first those that get pages of their own, then those that share pages, which must follow each
 // other for that.
 func (s *Store) pack(b *batch, list []int32) error {
-	s.compressGathered(b, list)
+	s.frameGathered(b, list)
 	id := s.packs.Sequence()
 	begin := id
 	small := false

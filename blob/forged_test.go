@@ -244,12 +244,12 @@ func TestForgedIngestSizes(t *testing.T) {
 	})
 	update2(t, db, func(s *Store) {
 		b := s.bucket.Bucket(ingestsName).Bucket([]byte("name"))
-		state := must2(s.loadIngest(b))
+		state := must2(s.loadIngest([]byte("name"), b))
 		l := &state.levels[0]
 		l.children = append([]byte(nil), l.children...)
 		l.children[len(Address{})]++
 		l.children[cdcEntry+len(Address{})]-- // the sum is what it was
-		must(t, b.Put(stateName, state.append(nil)))
+		must(t, s.putIngest([]byte("name"), b, &state))
 		if _, err := s.Ingest("name", IngestOptions{}); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("it goes on: %v", err)
 		}

@@ -148,7 +148,7 @@ func (s *Store) isNamed(at spot) (bool, error) {
 	if len(p) > 4 && p[4] > 0 && p[4] <= maxLevel {
 		levels = append(levels, p[4])
 	}
-	addr := s.options.Algorithm.sum(p)
+	addr := s.options.sum(p)
 	for _, level := range levels {
 		e, found, err := s.lookup(&chunkKey{addr, level})
 		if err != nil && s.tx.Err() != nil {

@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"testing"
 )
@@ -67,7 +68,10 @@ func FuzzConfig(f *testing.F) {
 		f.Add(plainConfig(o))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o, err := parseConfig(b)
+		o, err := parseConfig(b, nil)
+		if errors.Is(err, ErrKey) {
+			o, err = parseConfig(b, testKey)
+		}
 		if err != nil {
 			return
 		}

@@ -60,7 +60,7 @@ func TestCountsAreGathered(t *testing.T) {
 // What is gathered of a blob counts for each call of its Store.
 func TestGatheredCounts(t *testing.T) {
 	db := newStore(t, Options{})
-	small, large := []byte("some bytes"), random(1, 3*defaultLeafSize(4096))
+	small, large := []byte("some bytes"), random(1, 3*defaultLeafSize(4096, 0))
 	update(t, db, func(s *Store) {
 		for _, p := range [][]byte{small, large} {
 			ref := must2(s.Put(p))

@@ -5,7 +5,7 @@ import (
 	"hash"
 )
 
-// hasher computes the addresses and the digest of leaves, and compresses them, concurrently with the goroutine that
+// hasher computes the addresses and the digest of leaves, and makes their frames, concurrently with the goroutine that
 // stores them. Leaves are in flight, in their order, until they are stored.
 type hasher struct {
 	w                       *Writer
@@ -14,10 +14,10 @@ type hasher struct {
 	digest                  hash.Hash // used by the lane of digests
 
 	begun     bool // the blob; these are of it:
-	algorithm Algorithm
+	options   Options
 	addresses *lane // nil: computed by the caller
 	digests   *lane // nil: no digest
-	frames    *lane // nil: leaves are not compressed here
+	frames    *lane // nil: frames are not made here
 
 	ring     [laneDepth]flight
 	first    int
@@ -53,18 +53,18 @@ func (w *Writer) hasher() *hasher {
 	if h == nil {
 		h = &hasher{w: w, digest: sha256.New()}
 		h.addressLane = newLane(func(t *task) {
-			t.sum = h.algorithm.sum(t.p)
-			t.promises = h.frames != nil && promises(t.p)
+			t.sum = h.options.sum(t.p)
+			t.promises = h.frames != nil && h.options.compresses(len(t.p)) && promises(t.p)
 		})
 		h.digestLane = newLane(func(t *task) { h.digest.Write(t.p) })
 		w.hashing = h
 	}
 	if !h.begun {
 		h.begun, h.addresses, h.digests, h.frames = true, nil, nil, nil
-		h.algorithm = w.s.options.Algorithm
+		h.options = w.s.options
 		if w.concurrent {
 			h.addresses = h.addressLane
-			if w.s.options.Compression != NoCompression {
+			if h.options.hasFrames() {
 				h.frames = h.toFrames()
 			}
 		}
@@ -126,7 +126,7 @@ func (h *hasher) store(f *flight) error {
 	}
 	f.stored = true
 	if h.addresses == nil {
-		return h.w.store(h.algorithm.sum(f.p), f.p, nil)
+		return h.w.store(h.options.sum(f.p), f.p, nil)
 	}
 	if h.frames != nil {
 		return h.storeFrame(f)
@@ -208,7 +208,7 @@ func (w *Writer) wantsDigest() bool { return w.digest || w.expected.digest != ni
 
 // only adds the one leaf of a blob. Where its address is its digest nothing is computed twice.
 func (w *Writer) only(p []byte) error {
-	addr := w.s.options.Algorithm.sum(p)
+	addr := w.s.options.sum(p)
 	if w.wantsDigest() {
 		w.sum, w.hasSum = addr, true
 		if w.s.options.Algorithm != SHA256 {

@@ -70,7 +70,7 @@ func view(t testing.TB, db *holdfast.DB, fn func(s *Store)) {
 }
 
 func openIn(tx *holdfast.Tx) *Store {
-	s, err := Open(tx.Bucket(storeName))
+	s, err := openAny(tx.Bucket(storeName))
 	if err != nil {
 		panic(err)
 	}
@@ -117,10 +117,12 @@ var small = []Options{
 	{LeafSize: MinLeafSize, Chunking: FastCDC},
 	{LeafSize: MinLeafSize, Compression: Zstd},
 	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FastCDC, Compression: Zstd},
+	{LeafSize: MinLeafSize, Key: testKey},
+	{LeafSize: MinLeafSize, Chunking: FastCDC, Compression: Zstd, Key: testKey},
 }
 
 func (o Options) String() string {
-	return fmt.Sprintf("%v-%v-%d-%v", o.Algorithm, o.Chunking, o.LeafSize, o.Compression)
+	return fmt.Sprintf("%v-%v-%d-%v-%v", o.Algorithm, o.Chunking, o.LeafSize, o.Compression, o.Key)
 }
 
 // checkStore recomputes what the counts of nodes say, compares all bytes with their

@@ -25,6 +25,8 @@ var histories = []Options{
 	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize},
 	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize, Compression: Zstd},
 	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FastCDC, Compression: Zstd},
+	{LeafSize: 3000, Algorithm: KeyedBLAKE3, Chunking: FixedSize, Key: testKey},
+	{LeafSize: MinLeafSize, Algorithm: KeyedBLAKE3, Chunking: FastCDC, Compression: Zstd, Key: testKey},
 }
 
 // Random histories against a model. After each commit the counts of each chunk are compared,
@@ -119,7 +121,7 @@ func someContents(rng *rand.Rand, m *model) (all []string) {
 	b = append(b, make([]byte, 8)...)
 	b[8], b[9] = byte(2*leaf), byte(2*leaf>>8)
 	for i := range 2 {
-		sum := m.o.Algorithm.sum([]byte(base[i*leaf : (i+1)*leaf]))
+		sum := m.o.sum([]byte(base[i*leaf : (i+1)*leaf]))
 		b = append(b, sum[:]...)
 	}
 	return append(all, base[:2*leaf], string(b))
@@ -141,7 +143,7 @@ func (h *history) store(tx *holdfast.Tx) (*Store, error) {
 	for _, name := range h.places[1:] {
 		b = b.Bucket(name)
 	}
-	s, err := Open(b)
+	s, err := openAny(b)
 	if err == nil {
 		s.InlineUpTo(-1)
 	}
@@ -635,12 +637,12 @@ func savedAt(in *Ingest, unix int64) error {
 	if err != nil {
 		return err
 	}
-	state, err := in.s.loadIngest(b)
+	state, err := in.s.loadIngest([]byte(in.name), b)
 	if err != nil {
 		return err
 	}
 	state.saved = unix
-	return b.Put(stateName, state.append(nil))
+	return in.s.putIngest([]byte(in.name), b, &state)
 }
 
 func (h *history) read() error {

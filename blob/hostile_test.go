@@ -26,12 +26,12 @@ type forge struct {
 
 // chunk stores bytes, which have the address that they are stored under, as a chunk of a level that is named so often.
 func (f *forge) chunk(level uint8, p []byte, parents, users uint64) chunkKey {
-	k := chunkKey{f.options.Algorithm.sum(p), level}
+	k := chunkKey{f.options.sum(p), level}
 	if _, there, err := f.lookup(&k); err != nil || there {
 		f.t.Fatalf("chunk %v is there already, or %v", k, err)
 	}
 	f.next++
-	if f.options.Compression != NoCompression { // what is not compressed has even ids
+	if f.options.hasFrames() { // what is none has even ids
 		f.next += f.next % 2
 	}
 	e := entry{packed: level > 0 || len(p) < f.options.LeafSize, id: f.next, length: len(p), parents: parents, users: users}

@@ -112,7 +112,7 @@ func (s *Store) lend(k *chunkKey, n int32) error {
 	return nil
 }
 
-// data gives the bytes of a chunk as they are stored, compressed perhaps, and not verified. They are valid as
+// data gives the bytes of a chunk as they are stored, a frame perhaps, and not verified. They are valid as
 // long as the transaction.
 func (s *Store) data(e *entry) ([]byte, error) {
 	var key [8]byte
@@ -127,8 +127,8 @@ func (s *Store) data(e *entry) ([]byte, error) {
 	if len(p) != e.size() {
 		return nil, corruptf("chunk has %d bytes, not %d", len(p), e.size())
 	}
-	if compressed := e.stored > 0; compressed != s.isFrame(e.packed, e.id) {
-		return nil, corruptf("chunk is compressed: %v, by its number: %v", compressed, !compressed)
+	if frame := e.stored > 0; frame != s.isFrame(e.packed, e.id) {
+		return nil, corruptf("chunk is a frame: %v, by its number: %v", frame, !frame)
 	}
 	return p, nil
 }
@@ -154,7 +154,7 @@ func (s *Store) load(k *chunkKey) ([]byte, error) {
 
 func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
 	if e.stored > 0 {
-		return s.loadCompressed(k, e, new(expanded))
+		return s.loadFrame(k, e, new(expanded))
 	}
 	if p := s.unsealed(e, !e.packed); p != nil && s.verify(k, e, p, p) {
 		return p, nil
@@ -162,7 +162,7 @@ func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
 	// Whatever is wrong with it, the page may tell more.
 	p, err := s.data(e)
 	if err == nil && !s.verify(k, e, p, p) {
-		return nil, corruptf("chunk has the address %v", s.options.Algorithm.sum(p))
+		return nil, corruptf("chunk has the address %v", s.options.sum(p))
 	}
 	return p, err
 }
@@ -236,7 +236,7 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 		}
 		return s.put.putAll(p)
 	}
-	k := chunkKey{addr: s.options.Algorithm.sum(p)}
+	k := chunkKey{addr: s.options.sum(p)}
 	if _, err := s.add(&k, p, nil, asUser); err != nil {
 		return Ref{}, err
 	}
@@ -247,20 +247,20 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 // of lost bytes.
 var errNoID = corruptf("the counter of ids is used up")
 
-// takeID gives a new id of a bucket, for bytes that are compressed or not.
-func (s *Store) takeID(isPacked, compressed bool) (uint64, error) {
+// takeID gives a new id of a bucket, for a frame or not.
+func (s *Store) takeID(isPacked, frame bool) (uint64, error) {
 	b := s.bytesBucket(isPacked)
-	id, err := s.idAfter(b.Sequence(), isPacked, compressed)
+	id, err := s.idAfter(b.Sequence(), isPacked, frame)
 	if err == nil {
 		err = b.SetSequence(id)
 	}
 	return id, err
 }
 
-// idAfter is the next id after id. In a store with compression that of a frame is odd, and of other bytes in packs even.
-func (s *Store) idAfter(id uint64, isPacked, compressed bool) (uint64, error) {
+// idAfter is the next id after id. In a store with frames that of a frame is odd, and of other bytes in packs even.
+func (s *Store) idAfter(id uint64, isPacked, frame bool) (uint64, error) {
 	next := id + 1
-	if isPacked && s.options.Compression != NoCompression && isFrame(isPacked, next) != compressed {
+	if isPacked && s.options.hasFrames() && isFrame(isPacked, next) != frame {
 		next++
 	}
 	if next <= id {

@@ -100,7 +100,7 @@ func (s *Store) ingest(name string, o IngestOptions) (*Ingest, error) {
 		in.expect()
 		return in, in.save(b)
 	}
-	state, err := s.loadIngest(b)
+	state, err := s.loadIngest([]byte(name), b)
 	if err != nil {
 		return nil, err
 	}
@@ -337,14 +337,10 @@ func (in *Ingest) save(b *holdfast.Bucket) error {
 	if err := in.s.hold(chunks); err != nil {
 		return err
 	}
-	if err := in.s.releaseSaved(b); err != nil {
+	if err := in.s.releaseSaved(in.name, b); err != nil {
 		return errors.Join(err, in.s.letGo(chunks))
 	}
-	err := b.Put(tailName, in.state.tail)
-	if err == nil {
-		err = b.Put(stateName, in.state.append(nil))
-	}
-	if err != nil {
+	if err := in.s.putIngest([]byte(in.name), b, &in.state); err != nil {
 		return in.s.fail(err) // what was saved before stands on nothing now
 	}
 	return nil
@@ -360,7 +356,7 @@ func (in *Ingest) remove() error {
 }
 
 func (s *Store) removeIngest(name string, b *holdfast.Bucket) error {
-	if err := s.releaseSaved(b); err != nil {
+	if err := s.releaseSaved(name, b); err != nil {
 		return err
 	}
 	if err := s.bucket.Bucket(ingestsName).DeleteBucket([]byte(name)); err != nil {
@@ -391,11 +387,11 @@ func (s *Store) letGo(chunks []chunkKey) error {
 }
 
 // releaseSaved gives back what the saved state stands on, if there is one.
-func (s *Store) releaseSaved(b *holdfast.Bucket) error {
+func (s *Store) releaseSaved(name string, b *holdfast.Bucket) error {
 	if b.Get(stateName) == nil {
 		return s.tx.Err()
 	}
-	old, err := s.loadIngest(b)
+	old, err := s.loadIngest([]byte(name), b)
 	if err != nil {
 		return err
 	}
@@ -437,7 +433,7 @@ func (s *Store) ingests() iter.Seq2[string, ingestState] {
 			var state ingestState
 			if b := all.Bucket(name); b == nil {
 				state.err = corruptf("it is not a bucket")
-			} else if state, err = s.loadIngest(b); err != nil {
+			} else if state, err = s.loadIngest(name, b); err != nil {
 				state.err = err
 			}
 			if !yield(string(name), state) {

@@ -41,7 +41,7 @@ func TestIngestContinues(t *testing.T) {
 							b = must2(tx.CreateBucket(storeName))
 							must2(Create(b, o))
 						}
-						in := must2(must2(Open(b)).Ingest("x", options))
+						in := must2(must2(openAny(b)).Ingest("x", options))
 						var err error
 						ref, done, err = ingestSome(in, rng, want)
 						return err

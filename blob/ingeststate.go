@@ -136,11 +136,46 @@ func (st *ingestState) append(b []byte) []byte {
 	return b
 }
 
-// loadIngest reads a saved state. It is checked as far as the store need not be asked.
-func (s *Store) loadIngest(b *holdfast.Bucket) (ingestState, error) {
-	v := b.Get(stateName)
-	tail := b.Get(tailName)
+// What a saved ingest is sealed as in an encrypted store: the state as one of its name, the bytes after the last whole leaf
+// as those of this state.
+const (
+	sealedState = "state of an ingest"
+	sealedTail  = "rest of an ingest"
+)
+
+// putIngest writes a saved state.
+func (s *Store) putIngest(name []byte, b *holdfast.Bucket, st *ingestState) error {
+	state, tail := st.append(nil), st.tail
+	if key := s.options.Key; key != nil {
+		state = key.sealRecord(state, sealedState, name)
+		tail = key.sealRecord(tail, sealedTail, state)
+	}
+	if err := b.Put(tailName, tail); err != nil {
+		return err
+	}
+	return b.Put(stateName, state)
+}
+
+// ingestValues gives a saved state as it was encoded; nil: it is not there.
+func (s *Store) ingestValues(name []byte, b *holdfast.Bucket) (state, tail []byte, err error) {
+	v, tail := b.Get(stateName), b.Get(tailName)
 	if err := s.tx.Err(); err != nil {
+		return nil, nil, err
+	}
+	key := s.options.Key
+	if key == nil {
+		return v, tail, nil
+	}
+	if state, err = key.openRecord(v, sealedState, name); err == nil {
+		tail, err = key.openRecord(tail, sealedTail, v)
+	}
+	return state, tail, err
+}
+
+// loadIngest reads a saved state. It is checked as far as the store need not be asked.
+func (s *Store) loadIngest(name []byte, b *holdfast.Bucket) (ingestState, error) {
+	v, tail, err := s.ingestValues(name, b)
+	if err != nil {
 		return ingestState{}, err
 	}
 	st, err := parseIngest(v, s.options.shape())

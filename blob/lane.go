@@ -32,7 +32,7 @@ type task struct {
 	p        []byte
 	sum      Address
 	promises bool    // p may become shorter by compression
-	frame    *[]byte // p as compressed, empty: that does not pay
+	frame    *[]byte // of p, empty: it is to be stored as it is
 	panicked any     // what doing it ended with, if it panicked
 	done     chan struct{}
 }

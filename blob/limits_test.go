@@ -31,12 +31,12 @@ func TestFlippedConfig(t *testing.T) {
 				b := bytes.Clone(was)
 				b[bit/8] ^= 1 << (bit % 8)
 				must(t, s.bucket.Put(configName, b))
-				if s, err := Open(s.bucket); err == nil {
+				if s, err := openAny(s.bucket); err == nil {
 					t.Errorf("%v: with bit %d flipped it is %v", o, bit, s.Options())
 				}
 			}
 			must(t, s.bucket.Put(configName, was))
-			if got := must2(Open(s.bucket)).Options(); got != s.options {
+			if got := must2(openAny(s.bucket)).Options(); got != s.options {
 				t.Errorf("%+v is %+v", s.options, got)
 			}
 		})
@@ -47,6 +47,9 @@ func TestFlippedConfig(t *testing.T) {
 // leaves, so there too a flipped bit is noticed, in a store with fixed leaves.
 func TestPlainConfig(t *testing.T) {
 	for _, o := range small {
+		if o.Key != nil {
+			continue // of the fourth version only
+		}
 		o.Compression = NoCompression
 		update2(t, newStore(t, o), func(s *Store) {
 			plain := plainConfig(s.options)
@@ -56,7 +59,7 @@ func TestPlainConfig(t *testing.T) {
 					must(t, s.flush())
 				}
 				must(t, s.bucket.Put(configName, plain))
-				if got := must2(Open(s.bucket)).Options(); got != s.options {
+				if got := must2(openAny(s.bucket)).Options(); got != s.options {
 					t.Errorf("%+v is %+v", s.options, got)
 				}
 			}
@@ -64,7 +67,7 @@ func TestPlainConfig(t *testing.T) {
 				b := bytes.Clone(plain)
 				b[8+bit/8] ^= 1 << (bit % 8)
 				must(t, s.bucket.Put(configName, b))
-				if _, err := Open(s.bucket); !errors.Is(err, ErrCorrupt) && o.Chunking == FixedSize {
+				if _, err := openAny(s.bucket); !errors.Is(err, ErrCorrupt) && o.Chunking == FixedSize {
 					t.Errorf("%v: with bit %d of the leaf size flipped: %v", o, bit, err)
 				}
 			}

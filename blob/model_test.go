@@ -101,7 +101,7 @@ func (m *model) cut(content string) (leaves []string, rest string) {
 }
 
 func (m *model) leaf(content string) subtree {
-	k := chunkKey{addr: m.o.Algorithm.sum([]byte(content))}
+	k := chunkKey{addr: m.o.sum([]byte(content))}
 	m.chunks[k] = modelChunk{length: len(content)}
 	return subtree{k, int64(len(content))}
 }
@@ -141,7 +141,7 @@ func (m *model) above(level uint8, below []subtree, open *[]chunkKey) (nodes []s
 				b = binary.LittleEndian.AppendUint64(b, uint64(t.size)|uint64(t.key.level)<<56)
 			}
 		}
-		k := chunkKey{m.o.Algorithm.sum(b), level}
+		k := chunkKey{m.o.sum(b), level}
 		m.chunks[k] = modelChunk{len(b), children}
 		nodes = append(nodes, subtree{k, size})
 	}

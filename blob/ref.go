@@ -15,25 +15,42 @@ import (
 // Algorithm is the hash function that names chunks.
 type Algorithm uint8
 
-// Hash functions. Both have 32 bytes.
+// Hash functions. All have 32 bytes.
 const (
 	SHA256 Algorithm = 1 // the default; fast where the processor has instructions for it
 	BLAKE3 Algorithm = 2
+	// KeyedBLAKE3 is the one of encrypted stores: with the key of the store, without which an address tells nothing of
+	// the content.
+	KeyedBLAKE3 Algorithm = 3
 )
 
-// String is the name that stands in a reference's text: "sha256", "blake3".
+// String is the name that stands in a reference's text: "sha256", "blake3", "blake3-keyed".
 func (a Algorithm) String() string {
 	switch a {
 	case SHA256:
 		return "sha256"
 	case BLAKE3:
 		return "blake3"
+	case KeyedBLAKE3:
+		return "blake3-keyed"
 	}
 	return "algorithm " + strconv.Itoa(int(a))
 }
 
-func (a Algorithm) valid() bool { return a == SHA256 || a == BLAKE3 }
+func (a Algorithm) valid() bool { return a >= SHA256 && a <= KeyedBLAKE3 }
 
+// inlines tells whether a reference of the function can hold the bytes themselves.
+func (a Algorithm) inlines() bool { return a == SHA256 || a == BLAKE3 }
+
+// sum is the address of a chunk of a store with the options.
+func (o *Options) sum(p []byte) Address {
+	if o.Key != nil {
+		return o.Key.addresses.hash(p)
+	}
+	return o.Algorithm.sum(p)
+}
+
+// sum is the hash of p with a function without a key.
 func (a Algorithm) sum(p []byte) Address {
 	if a == BLAKE3 {
 		return blake3.Sum256(p)
@@ -41,7 +58,7 @@ func (a Algorithm) sum(p []byte) Address {
 	return sha256.Sum256(p)
 }
 
-// Address is the hash of the bytes of a chunk.
+// Address is the hash of the bytes of a chunk, before compression and encryption.
 type Address [32]byte
 
 // String is the address in hexadecimal.
@@ -166,7 +183,7 @@ func decodeRef(b []byte) (Ref, error) {
 		return Ref{}, errShort
 	}
 	form, b := b[0], b[1:]
-	if a := Algorithm(form &^ inlineForm); form&inlineForm != 0 && a.valid() {
+	if a := Algorithm(form &^ inlineForm); form&inlineForm != 0 && a.inlines() {
 		if len(b) > MaxInline {
 			return Ref{}, errLong
 		}
@@ -241,7 +258,7 @@ func parseDigest(s string) (a Algorithm, addr Address, tree bool, err error) {
 }
 
 func algorithmNamed(name string) (Algorithm, bool) {
-	for _, a := range []Algorithm{SHA256, BLAKE3} {
+	for _, a := range []Algorithm{SHA256, BLAKE3, KeyedBLAKE3} {
 		if a.String() == name {
 			return a, true
 		}
@@ -302,7 +319,7 @@ func parseRef(s string) (Ref, error) {
 	parts := strings.Split(s, ":")
 	if name, ok := strings.CutSuffix(parts[0], "-inline"); ok {
 		a, ok := algorithmNamed(name)
-		if !ok || len(parts) != 2 || len(parts[1]) > 2*MaxInline {
+		if !ok || !a.inlines() || len(parts) != 2 || len(parts[1]) > 2*MaxInline {
 			return Ref{}, errForm
 		}
 		p, err := hex.DecodeString(parts[1])

@@ -23,7 +23,7 @@ func TestUnreadableNeighbour(t *testing.T) {
 	})
 	db = changedFile(t, db, func([]byte) {})
 	view(t, db, func(s *Store) {
-		k := chunkKey{addr: s.options.Algorithm.sum(neighbour)}
+		k := chunkKey{addr: s.options.sum(neighbour)}
 		e, _, err := s.lookup(&k)
 		must(t, err)
 		pages := must2(s.data(&e))[4096-40:] // from the second on

@@ -168,7 +168,7 @@ type Usage struct {
 
 	Leaves      int64 // chunks stored
 	LeafBytes   int64 // as they are stored
-	LeafContent int64 // of these leaves, before compression
+	LeafContent int64 // of these leaves, before compression and encryption
 	LiveContent int64 // of those that are not dead
 	Compressed  int64 // how many of the leaves are
 	Nodes       int64
@@ -222,7 +222,7 @@ func (u *Usage) chunk(k *chunkKey, e *entry) {
 		u.Leaves++
 		u.LeafBytes += int64(e.size())
 		u.LeafContent += int64(e.length)
-		if e.stored > 0 {
+		if e.stored > 0 && e.stored < e.length {
 			u.Compressed++
 		}
 		if !e.dead() {

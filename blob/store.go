@@ -54,25 +54,37 @@ type Options struct {
 	// Compression is how leaves are stored; 0: as they are. It changes no Ref. Older versions refuse to open a
 	// store with compression.
 	Compression Compression
+	// Key encrypts the store; nil: it is not encrypted. Algorithm is KeyedBLAKE3 then, and FastCDC cuts as the
+	// key says, so that a Ref is one of stores with this key only. Put keeps no values in a Ref. Older
+	// versions refuse to open such a store.
+	Key *Key
 }
 
 // defaultLeafSize is the size of leaves that, with all that stands around them in
-// the file, fill 16 pages of pageSize bytes exactly.
-func defaultLeafSize(pageSize int) int {
+// the file, fill 16 pages of pageSize bytes exactly. overhead is what a leaf gets longer by.
+func defaultLeafSize(pageSize, overhead int) int {
 	const header, element, key, seal = 16, 16, 8, 8
-	size := 16*pageSize - header - element - key - seal
+	size := 16*pageSize - header - element - key - seal - overhead
 	return min(max(size, MinLeafSize), MaxLeafSize)
 }
 
 func (o *Options) setDefaults(pageSize int) {
-	if o.Algorithm == 0 {
+	overhead := 0
+	if o.Key != nil {
+		overhead = 1 + o.Key.overhead
+	}
+	switch {
+	case o.Algorithm != 0:
+	case o.Key != nil:
+		o.Algorithm = KeyedBLAKE3
+	default:
 		o.Algorithm = SHA256
 	}
 	if o.Chunking == 0 {
 		o.Chunking = FixedSize
 	}
 	if o.LeafSize == 0 {
-		o.LeafSize = defaultLeafSize(pageSize)
+		o.LeafSize = defaultLeafSize(pageSize, overhead)
 	}
 }
 
@@ -80,6 +92,8 @@ func (o *Options) check() error {
 	switch {
 	case !o.Algorithm.valid():
 		return fmt.Errorf("%w: unknown hash function %d", ErrOptions, o.Algorithm)
+	case (o.Algorithm == KeyedBLAKE3) != (o.Key != nil):
+		return fmt.Errorf("%w: an encrypted store, and no other, has the hash function %v, and not %v", ErrOptions, KeyedBLAKE3, o.Algorithm)
 	case o.Chunking != FixedSize && o.Chunking != FastCDC:
 		return fmt.Errorf("%w: unknown chunking %d", ErrOptions, o.Chunking)
 	case o.Compression > Zstd:
@@ -166,32 +180,40 @@ func create(b *holdfast.Bucket, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	return openStore(b)
+	return openStore(b, o.Key)
 }
 
 // Open opens the store in b. ErrNotStore: there is none. ErrCorrupt: its
 // configuration is damaged, or of a version that is not known.
-func Open(b *holdfast.Bucket) (*Store, error) {
-	s, err := openStore(b)
+//
+// ErrKey: it is encrypted; see OpenEncrypted.
+func Open(b *holdfast.Bucket) (*Store, error) { return OpenEncrypted(b, nil) }
+
+// OpenEncrypted is Open for a store that was created with Options.Key, or with a nil key for one that was not. ErrKey: it
+// was created with another key, or without one: so a file in which someone has put another store in its place does not
+// get in clear what was to be encrypted.
+func OpenEncrypted(b *holdfast.Bucket, key *Key) (*Store, error) {
+	s, err := openStore(b, key)
 	if err != nil {
 		return nil, fmt.Errorf("opening a blob store: %w", err)
 	}
 	return s, nil
 }
 
-func openStore(b *holdfast.Bucket) (*Store, error) {
+func openStore(b *holdfast.Bucket, key *Key) (*Store, error) {
 	if b == nil || b.Tx().DB() == nil {
 		return nil, errors.Join(ErrNotStore, holdfast.ErrTxClosed)
 	}
 	b = b.KeepDamage() // all calls on a Store ask the transaction for it
-	o, err := parseConfig(b.Get(configName))
+	o, err := parseConfig(b.Get(configName), key)
 	if err != nil {
 		if damage := b.Tx().Err(); damage != nil {
 			return nil, damage
 		}
 		return nil, err
 	}
-	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: bridge.PageSize(b.Tx().DB()), inline: defaultInline}
+	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: bridge.PageSize(b.Tx().DB())}
+	s.InlineUpTo(defaultInline)
 	for _, part := range []struct {
 		name   []byte
 		bucket **holdfast.Bucket
@@ -205,7 +227,7 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 	}
 	if s.marks = bridge.Remembers(s.tx); s.tx.Writable() {
 		bridge.SetWide(s.packs, true)
-		if o.Compression != NoCompression {
+		if o.hasFrames() {
 			bridge.SetTight(s.packs)
 		}
 	}
@@ -245,6 +267,15 @@ func IsStore(b *holdfast.Bucket) bool {
 	return len(config) >= len(configMagic) && string(config[:len(configMagic)]) == configMagic
 }
 
+// IsEncrypted tells whether b holds a store of blobs that is said to be encrypted.
+func IsEncrypted(b *holdfast.Bucket) bool {
+	if !IsStore(b) {
+		return false
+	}
+	config := b.Get(configName)
+	return len(config) > len(configMagic) && config[len(configMagic)] == configSealed
+}
+
 // Options are those that the store was created with, with its defaults.
 func (s *Store) Options() Options { return s.options }
 
@@ -272,8 +303,13 @@ func (s *Store) Put(p []byte) (Ref, error) {
 const defaultInline = 255
 
 // InlineUpTo sets how many bytes the longest value has that Put keeps in the Ref itself: at most MaxInline, -1 for
-// none. It is 255 for each Store that is opened. Writers and ingests keep nothing in a Ref.
-func (s *Store) InlineUpTo(n int) { s.inline = min(n, MaxInline) }
+// none. It is 255 for each Store that is opened, and -1 for an encrypted one, whatever n is. Writers and ingests keep nothing in
+// a Ref.
+func (s *Store) InlineUpTo(n int) {
+	if s.inline = min(n, MaxInline); s.options.Key != nil {
+		s.inline = -1
+	}
+}
 
 // deleted tells whether the bucket of the store has been deleted in this transaction.
 func (s *Store) deleted() bool {

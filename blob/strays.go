@@ -41,7 +41,7 @@ func (c *checker) whatIs(at spot, p []byte, addr Address) (is [2]chunkKey) {
 // isSound tells whether a chunk has the bytes of its address.
 func (c *checker) isSound(k *chunkKey, e *entry) bool {
 	p, err := c.s.content(e)
-	if err != nil || c.s.options.Algorithm.sum(p) != k.addr {
+	if err != nil || c.s.options.sum(p) != k.addr {
 		return false
 	}
 	if k.level > 0 {
@@ -189,16 +189,16 @@ func (c *checker) copyOf(at spot) (spot, error) {
 	return c.putCopy(at, p, c.s.isFrame(at.packed, at.id))
 }
 
-// putCopy puts bytes into the bucket in which those at a place are, for what is compressed or not.
-func (c *checker) putCopy(at spot, v []byte, compressed bool) (spot, error) {
-	id, err := c.s.freshID(at.packed, compressed)
+// putCopy puts bytes into the bucket in which those at a place are, for a frame or not.
+func (c *checker) putCopy(at spot, v []byte, frame bool) (spot, error) {
+	id, err := c.s.freshID(at.packed, frame)
 	if err == nil {
 		err = c.s.bytesBucket(at.packed).Put(binary.BigEndian.AppendUint64(nil, id), v)
 	}
 	return spot{at.packed, id}, err
 }
 
-// readAt gives bytes that are stored, and their content. What should be compressed and is not is put elsewhere before, where it is
+// readAt gives bytes that are stored, and their content. What should be a frame and is not is put elsewhere before, where it is
 // its own content: a chunk of its own, whatever it was.
 func (c *checker) readAt(at spot) (_ spot, v, p []byte, err error) {
 	b := c.s.bytesBucket(at.packed)
@@ -285,10 +285,10 @@ func (c *checker) adopt(at spot) error {
 	switch {
 	case err != nil || v == nil:
 		return err
-	case len(v) > maxChunk:
+	case len(v) > maxStored, len(p) > maxChunk:
 		return b.Delete(id) // no chunk of any store
 	}
-	is := c.whatIs(at, p, c.s.options.Algorithm.sum(p))
+	is := c.whatIs(at, p, c.s.options.sum(p))
 	k := is[1]
 	e, ok, err := c.s.lookup(&k)
 	if err == nil && !ok && k.level > 0 {
@@ -349,8 +349,8 @@ func (c *checker) takeOff(k *chunkKey, e *entry) error {
 	return c.s.setMark(k, false)
 }
 
-// freshID is an id of a bucket that is not in use, whatever its counter says, for bytes that are compressed or not.
-func (s *Store) freshID(isPacked, compressed bool) (uint64, error) {
+// freshID is an id of a bucket that is not in use, whatever its counter says, for a frame or not.
+func (s *Store) freshID(isPacked, frame bool) (uint64, error) {
 	b := s.bytesBucket(isPacked)
 	if last, _ := b.Cursor().Last(); len(last) == 8 {
 		if id := binary.BigEndian.Uint64(last); id > b.Sequence() {
@@ -359,5 +359,5 @@ func (s *Store) freshID(isPacked, compressed bool) (uint64, error) {
 			}
 		}
 	}
-	return s.takeID(isPacked, compressed)
+	return s.takeID(isPacked, frame)
 }

@@ -13,9 +13,9 @@ type pending struct {
 	key    chunkKey
 	state  pendingState
 	length int32
-	at     int32  // where its bytes are in the arena, or in that of compressed ones
+	at     int32  // where its bytes are in the arena, or its frame in that of frames
 	leased int32  // see below
-	stored int32  // bytes as which it is compressed; 0: it is not
+	stored int32  // bytes of its frame; 0: it is none
 	id     uint64 // once it has one
 
 	// What is to be added to the counts, and to leased; from its settling on, these.

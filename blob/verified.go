@@ -55,7 +55,7 @@ func (s *Store) verify(k *chunkKey, e *entry, stored, p []byte) bool {
 	if m.has() {
 		return true
 	}
-	if s.options.Algorithm.sum(p) != k.addr {
+	if s.options.sum(p) != k.addr {
 		return false
 	}
 	m.set()

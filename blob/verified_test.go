@@ -200,7 +200,7 @@ func TestDamageAfterVerifying(t *testing.T) {
 	}))
 	readAt := func() error {
 		return db.View(func(tx *holdfast.Tx) error {
-			s, err := Open(tx.Bucket(storeName))
+			s, err := openAny(tx.Bucket(storeName))
 			if err != nil {
 				return err
 			}

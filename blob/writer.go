@@ -252,7 +252,7 @@ func (w *Writer) add(p []byte, lent bool) error {
 	if !lent {
 		w.leaf = w.leaf[:0]
 	}
-	return w.store(w.s.options.Algorithm.sum(p), p, nil)
+	return w.store(w.s.options.sum(p), p, nil)
 }
 
 // store stores a leaf whose address is known, and its frame if that was made; see Store.add.

@@ -332,7 +332,7 @@ func TestTogether(t *testing.T) {
 			if got := readAll(t, s, ref); !bytes.Equal(got, data) {
 				t.Fatal("other bytes")
 			}
-			for _, c := range []chunkKey{ref.key(), {addr: s.options.Algorithm.sum(short)}} {
+			for _, c := range []chunkKey{ref.key(), {addr: s.options.sum(short)}} {
 				e, found, err := s.lookup(&c)
 				if err != nil || !found || e.users != 3 || e.parents != 0 {
 					t.Errorf("%+v %v %v", e, found, err)

@@ -100,6 +100,7 @@ var noFile = map[string]string{
 	"readers":    "reads the share, and not the database",
 	"watch":      "reads only what a program has open",
 	"blob serve": "fails without a peer",
+	"blob key":   "makes a key, and opens none",
 }
 
 // TestCallsComplete: no command is missing from the calls.

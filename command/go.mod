@@ -13,7 +13,7 @@ require (
 	github.com/schollz/progressbar/v3 v3.19.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
-	golang.org/x/net v0.43.0
+	golang.org/x/net v0.54.0
 	golang.org/x/sys v0.45.0
 	golang.org/x/term v0.43.0
 	holdfast v0.0.0
@@ -36,6 +36,7 @@ require (
 	github.com/zeebo/blake3 v0.2.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	golang.org/x/crypto v0.52.0 // indirect
 	google.golang.org/protobuf v1.36.8 // indirect
 )
 

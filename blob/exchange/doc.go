@@ -25,7 +25,8 @@
 // If there is none for as long as Options.Keep says, Collect removes it.
 //
 // Both stores must have the same hash function, chunking and leaf size: with others, equal
-// content has other addresses. The SHA-256 of whole blobs (blob.Store.ByDigest) is not
+// content has other addresses. Of encrypted stores both must have the same key: each side tells its id, and chunks are
+// encrypted on the way, so that a peer without the key learns none of the content. The SHA-256 of whole blobs (blob.Store.ByDigest) is not
 // carried over, for it cannot be verified chunk by chunk.
 //
 // # Limits

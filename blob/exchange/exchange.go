@@ -134,6 +134,7 @@ type session struct {
 	ctx     context.Context
 	conn    *frames
 	options blob.Options // of both stores
+	key     *blob.Key    // with which chunks are sealed on the way; nil: they are not
 	stats   Stats
 	errs    []error // of single blobs
 	ended   func()  // waits for what has used the connection; nil: nothing has
@@ -147,6 +148,7 @@ func (s *session) run(ctx context.Context, conn io.ReadWriter, fn func() error) 
 	err := s.view(func(store *blob.Store) error {
 		s.options = store.Options()
 		s.options.Compression = blob.NoCompression // addresses do not depend on it
+		s.key = s.options.Key
 		return nil
 	})
 	if err != nil {
@@ -224,7 +226,7 @@ func (s *session) connect(to direction) error {
 	if err := s.setLease(); err != nil {
 		return err
 	}
-	own := hello{direction: to, store: s.options}
+	own := s.hello(to)
 	if to == push {
 		own.lease, own.keep = s.o.Lease, int64(s.o.Keep/time.Second)
 		if !s.o.Expires.IsZero() {
@@ -246,7 +248,24 @@ func (s *session) connect(to direction) error {
 	if h.direction != to {
 		return protocolf("it answers with another direction")
 	}
-	return alike(s.options, h.store)
+	return alike(&own, &h)
+}
+
+// hello is what this side says of its store.
+func (s *session) hello(to direction) hello {
+	h := hello{direction: to, store: s.options}
+	if h.store.Key = nil; s.key != nil {
+		h.sealed, h.key = true, s.key.ID()
+	}
+	return h
+}
+
+// overhead is by how many bytes a chunk is longer on the way.
+func (s *session) overhead() int {
+	if s.key == nil {
+		return 0
+	}
+	return s.key.Overhead()
 }
 
 // setLease checks and completes what the options say of the lease.
@@ -271,8 +290,8 @@ func (s *session) accept() (direction, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := alike(s.options, h.store); err != nil {
-		own := hello{direction: h.direction, store: s.options} // so it knows the reason
+	own := s.hello(h.direction)
+	if err := alike(&own, &h); err != nil { // the peer is to know the reason
 		return 0, firstError(s.conn.send(kindHello, own.append(nil)), err)
 	}
 	if h.direction == push {
@@ -289,13 +308,12 @@ func (s *session) accept() (direction, error) {
 			return 0, local(err)
 		}
 	}
-	own := hello{direction: h.direction, store: s.options}
 	return h.direction, s.conn.send(kindHello, own.append(nil))
 }
 
 // greeting reads the peer's.
 func (s *session) greeting() (hello, error) {
-	k, n, err := s.conn.header(helloSize + MaxLease)
+	k, n, err := s.conn.header(helloSize + len(blob.Address{}) + MaxLease)
 	if errors.Is(err, ErrProtocol) || err == nil && k != kindHello {
 		return hello{}, errGreeting
 	}
@@ -312,7 +330,7 @@ func (s *session) greeting() (hello, error) {
 // reason is why the peer has closed the connection, if it has said so before.
 func (s *session) reason(err error) error {
 	for range maxRefs { // what it has sent before
-		k, n, failed := s.conn.header(s.options.MaxChunk() + 1)
+		k, n, failed := s.conn.header(s.options.MaxChunk() + s.overhead() + 1)
 		if errors.Is(failed, ErrPeer) {
 			return failed
 		}

@@ -103,8 +103,8 @@ func TestOnlyMissing(t *testing.T) {
 
 // TestDifferentStores: equal content has other addresses there.
 func TestDifferentStores(t *testing.T) {
-	for i, kind := range kinds {
-		from, into := newStore(t, kind), newStore(t, kinds[(i+1)%len(kinds)])
+	for i, kind := range kinds[:3] {
+		from, into := newStore(t, kind), newStore(t, kinds[(i+1)%3])
 		refs := put(t, from, []byte("x"))
 		for _, to := range []direction{push, pull} {
 			out := exchange(t, to, from, into, refs, lease("L"), -1)

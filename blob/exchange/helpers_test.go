@@ -33,9 +33,28 @@ func random(seed uint64, n int) []byte {
 	return p
 }
 
+// testKey is that of encrypted stores, otherKey that of some others.
+var testKey, otherKey = newKey(1), newKey(2)
+
+func newKey(seed uint64) *blob.Key {
+	key, err := blob.NewKey([32]byte(random(seed, 32)))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
 // open has short values stored, too.
 func open(tx *holdfast.Tx) (*blob.Store, error) {
-	s, err := blob.Open(tx.Bucket(storeName))
+	b := tx.Bucket(storeName)
+	var key *blob.Key
+	if blob.IsEncrypted(b) {
+		key = testKey
+	}
+	s, err := blob.OpenEncrypted(b, key)
+	if errors.Is(err, blob.ErrKey) {
+		s, err = blob.OpenEncrypted(b, otherKey)
+	}
 	if err == nil {
 		s.InlineUpTo(-1)
 	}
@@ -227,6 +246,8 @@ var kinds = []blob.Options{
 	{LeafSize: blob.MinLeafSize},
 	{LeafSize: blob.MinLeafSize, Algorithm: blob.BLAKE3},
 	{LeafSize: blob.MinLeafSize, Chunking: blob.FastCDC},
+	{LeafSize: blob.MinLeafSize, Key: testKey},
+	{LeafSize: blob.MinLeafSize, Chunking: blob.FastCDC, Key: testKey},
 }
 
 func name(o blob.Options) string { return o.Algorithm.String() + "-" + o.Chunking.String() }

@@ -332,7 +332,7 @@ func lyingTree(t *testing.T, o blob.Options, partly bool) (map[blob.Address][]by
 	leaf := make([]byte, o.LeafSize)
 	sum := func(p []byte) blob.Address {
 		var a blob.Address
-		update(t, newStore(t, blob.Options{Algorithm: o.Algorithm, LeafSize: 1 << 20}), func(s *blob.Store) error {
+		update(t, newStore(t, blob.Options{Algorithm: o.Algorithm, LeafSize: 1 << 20, Key: o.Key}), func(s *blob.Store) error {
 			ref, err := s.Put(p)
 			a = ref.Address()
 			return err
@@ -371,7 +371,9 @@ func lyingTree(t *testing.T, o blob.Options, partly bool) (map[blob.Address][]by
 func serveChunks(conn net.Conn, o blob.Options, ref blob.Ref, chunks map[blob.Address][]byte) {
 	defer conn.Close()
 	f := newFrames(conn)
-	h := hello{direction: push, store: o, keep: 60, lease: "hostile"}
+	s := session{options: o, key: o.Key}
+	h := s.hello(push)
+	h.keep, h.lease = 60, "hostile"
 	_ = f.send(kindHello, h.append(nil))
 	offered := false
 	for {
@@ -389,7 +391,12 @@ func serveChunks(conn net.Conn, o blob.Options, ref blob.Ref, chunks map[blob.Ad
 			offered = true
 		case kindGet:
 			for ; len(b) > 0; b = b[chunkEntry:] {
-				_ = f.write(kindChunk, []byte{0}, chunks[blob.Address(b[1:chunkEntry])])
+				a := blob.Address(b[1:chunkEntry])
+				p := chunks[a]
+				if o.Key != nil {
+					p = o.Key.SealMessage(nil, p, chunkLabel(a, b[0]))
+				}
+				_ = f.write(kindChunk, []byte{0}, p)
 			}
 			_ = f.flush()
 		case kindEnd:

@@ -97,6 +97,7 @@ func (r *receiver) chunk(s *slot) error {
 	if s.chunk.Level > 0 {
 		limit = int64(r.options.MaxChunk())
 	}
+	limit += int64(r.overhead())
 	k, n, err := r.conn.header(int(limit) + 1)
 	if err != nil {
 		return err
@@ -123,10 +124,20 @@ func (r *receiver) chunk(s *slot) error {
 	if err != nil {
 		return err
 	}
+	if r.key != nil {
+		if p, err = r.key.OpenMessage(p, chunkLabel(s.chunk.Address, s.chunk.Level)); err != nil {
+			return fmt.Errorf("%w: %w", ErrProtocol, err)
+		}
+	}
 	if s.data, err = r.options.VerifyChunk(s.chunk, p); err != nil {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return nil
+}
+
+// chunkLabel is what a chunk is sealed as on the way between encrypted stores.
+func chunkLabel(a blob.Address, level uint8) []byte {
+	return append([]byte("exchange of blobs\x00"), append(a[:], level)...)
 }
 
 // list reads references.

@@ -180,7 +180,7 @@ func (s *source) get(b []byte) error {
 				status, size = byte(-size), 0
 			} else {
 				s.stats.Chunks++
-				s.stats.ChunkBytes += int64(size)
+				s.stats.ChunkBytes += int64(size - s.overhead())
 			}
 			if err := s.conn.write(kindChunk, []byte{status}, p[:size]); err != nil {
 				return s.answer(err)
@@ -208,8 +208,13 @@ func (s *source) load(b []byte) (n int, err error) {
 			}
 			switch {
 			case err == nil:
-				s.buf = append(s.buf, p...)
-				s.sizes = append(s.sizes, len(p))
+				begin := len(s.buf)
+				if s.key != nil {
+					s.buf = s.key.SealMessage(s.buf, p, chunkLabel(blob.Address(entry[1:]), entry[0]))
+				} else {
+					s.buf = append(s.buf, p...)
+				}
+				s.sizes = append(s.sizes, len(s.buf)-begin)
 				continue
 			case errors.Is(err, blob.ErrMissing):
 				s.sizes = append(s.sizes, -statusMissing)

@@ -1,5 +1,5 @@
 // Package blobcmd has the command blob, with those below it: put, get, cat, ls, rm, stat, diff, check,
-// gc, push, pull and serve.
+// gc, push, pull, serve and key.
 package blobcmd
 
 import (
@@ -31,7 +31,9 @@ func NewCommand(a *cli.App) *cobra.Command {
 		newBlobStat(a), newBlobDiff(a), newBlobCheck(a), newBlobGC(a), newBlobPush(a), newBlobPull(a), newBlobServe(a))
 	for _, child := range cmd.Commands() {
 		completeStore(a, child)
+		a.AddKeyFlag(child)
 	}
+	cmd.AddCommand(newBlobKey(a))
 	return cmd
 }
 

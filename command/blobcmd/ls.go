@@ -147,6 +147,7 @@ type storeStatReport struct {
 	Chunking   string         `json:"chunking"`
 	LeafSize   int            `json:"leaf_bytes"`
 	Compress   string         `json:"compression"`
+	Encrypted  bool           `json:"encrypted"`
 	Blobs      int64          `json:"blobs"`
 	Users      uint64         `json:"users"`
 	Content    int64          `json:"content_bytes"` // of the blobs, each counted once
@@ -211,7 +212,7 @@ func (b *blobs) storeStat() (*storeStatReport, error) {
 		return nil, err
 	}
 	o := b.Options()
-	r := &storeStatReport{File: b.file, Store: cli.PathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize, Compress: o.Compression.String(),
+	r := &storeStatReport{File: b.file, Store: cli.PathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize, Compress: o.Compression.String(), Encrypted: o.Key != nil,
 		Blobs: u.Blobs, Users: u.Users, Content: u.Content, Leaves: u.Leaves, LeafBytes: u.LeafBytes, Expanded: u.LeafContent, Live: u.LiveContent, Compressed: u.Compressed, Nodes: u.Nodes, NodeBytes: u.NodeBytes,
 		Packed: u.Packed, Dead: u.Dead, DeadBytes: u.DeadBytes, Digests: u.Digests, Unreadable: u.Unreadable,
 		Ingests: []ingestReport{}, Leases: []leaseReport{}}
@@ -235,6 +236,9 @@ func printStoreStat(c *cli.Call, b *blobs, r *storeStatReport) {
 	compression := ""
 	if r.Compress != blob.NoCompression.String() {
 		compression = ", compressed with " + r.Compress
+	}
+	if r.Encrypted {
+		compression += ", encrypted"
 	}
 	lines := [][2]string{
 		{"Store", fmt.Sprintf("%s in %s", cli.PathText(b.path), cli.OneLine(r.File))},
@@ -274,7 +278,7 @@ func printStoreStat(c *cli.Call, b *blobs, r *storeStatReport) {
 
 // ratioText writes how much of the content the bytes are that are stored compressed.
 func ratioText(stored, content int64) string {
-	if stored == content {
+	if stored >= content { // encryption makes leaves longer
 		return ""
 	}
 	return fmt.Sprintf(", %s of the %s before compression", cli.Percent(stored, content), cli.Size(content))

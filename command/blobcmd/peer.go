@@ -110,6 +110,9 @@ func (x *exchanger) explain(ctx context.Context, err, peerErr error) error {
 	case errors.Is(err, exchange.ErrDifferentStores):
 		return &cli.FileError{File: x.file, What: exchange.ErrDifferentStores.Error() + ": " + cli.BriefPath(x.path) + " and the other one", Err: err,
 			Next: "see them with blob stat; put what blob cat writes into the other store, or receive into a new store (--create)"}
+	case errors.Is(err, exchange.ErrDifferentKeys):
+		return &cli.FileError{File: x.file, What: exchange.ErrDifferentKeys.Error() + ": " + cli.BriefPath(x.path) + " and the other one", Err: err,
+			Next: "put what blob cat writes into the other store, or receive into a new one that has the same key"}
 	case errors.As(err, &known) && !isBrokenPipe(err):
 		return err
 	case x.peer.db != nil && peerErr != nil && !errors.Is(peerErr, exchange.ErrPeer) && !errors.Is(peerErr, io.EOF) && !errors.Is(peerErr, io.ErrClosedPipe):

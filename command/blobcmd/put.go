@@ -1,6 +1,7 @@
 package blobcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 )
 
 const blobPutHelp = `Store files, or standard input (- or no SOURCE), each as a blob of which put prints the digest. The
-store, and the file of the database, are created with --create only; --algorithm, --chunking, --leaf-size and --compress
-are for a new store, and stay as they are.
+store, and the file of the database, are created with --create only; --algorithm, --chunking, --leaf-size, --compress and
+--encrypt are for a new store, and stay as they are.
 
 What is in the store already, or a part of it, is not stored again, and not read either: with --verify it is,
 and what of it is damaged or missing is stored again. A blob that is put twice has two users, and is removed
@@ -40,6 +41,7 @@ type blobPutFlags struct {
 	algorithm, chunking        string
 	compress                   string
 	leafSize                   int64
+	encrypt                    bool
 	create, quiet, replace     bool
 	verify                     bool
 	into, name, expect, resume string
@@ -82,6 +84,7 @@ func newBlobPut(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.algorithm, "algorithm", "sha256", "of a new store, the hash: sha256|blake3")
 	flags.StringVar(&f.chunking, "chunking", "fixed", "of a new store, how blobs are cut, by length or by content: fixed|fastcdc")
 	flags.StringVar(&f.compress, "compress", "none", "of a new store, how what is stored is compressed, if that pays: none|zstd")
+	flags.BoolVar(&f.encrypt, "encrypt", false, "of a new store: encrypt it with the key of --key-file")
 	cli.SizeRangeVar(flags, &f.leafSize, "leaf-size", 0, blob.MinLeafSize, blob.MaxLeafSize, "of a new store, the length of the pieces; default: what fills 16 pages, 65488 bytes")
 	flags.StringVar(&f.expect, "expect", "", "refuse a source that has not this SHA-256")
 	flags.StringVar(&f.into, "into", "", "path of a bucket in which a row gets the reference")
@@ -237,6 +240,21 @@ func (p *putter) storeOptions() error {
 		p.options.Compression = blob.Zstd
 	}
 	p.options.LeafSize = int(f.leafSize)
+	return p.encryption()
+}
+
+// encryption reads the key of a new store that is encrypted.
+func (p *putter) encryption() error {
+	key, err := p.BlobKey()
+	switch {
+	case err != nil || !p.f.encrypt:
+		return err
+	case key == nil:
+		return cli.Usagef("--encrypt needs a key: give its file with --key-file; %s blob key makes one", p.Name())
+	case p.Cmd.Flags().Changed("algorithm"):
+		return cli.Usagef("--algorithm does not go with --encrypt: the hash of an encrypted store is %v", blob.KeyedBLAKE3)
+	}
+	p.options.Key, p.options.Algorithm = key, 0
 	return nil
 }
 
@@ -316,6 +334,9 @@ func (p *putter) begin(tx *holdfast.Tx) error {
 		return p.sameOptions(s.Options())
 	}
 	p.r.CreatedStore = true
+	if key, err := p.BlobKey(); err != nil || key != p.options.Key {
+		return cmp.Or(err, cli.Usagef("a key is given, and the new store would not be encrypted: --encrypt has it be, or leave the key out"))
+	}
 	_, err = blob.Create(at.Bucket, p.options)
 	return err
 }

@@ -26,14 +26,17 @@ type refName struct {
 	digits    string
 }
 
+// algorithms are the names with which a digest can begin.
+var algorithms = []string{blob.SHA256.String(), blob.BLAKE3.String(), blob.KeyedBLAKE3.String()}
+
 // parseRefName reads a digest, or the beginning of one.
 func parseRefName(text string) (n refName, err error) {
 	n.text, n.digits = text, strings.ToLower(text)
 	if name, digits, ok := strings.Cut(n.digits, ":"); ok {
 		n.digits = digits
 		n.algorithm, n.tree = strings.CutSuffix(name, "-tree")
-		if n.algorithm != blob.SHA256.String() && n.algorithm != blob.BLAKE3.String() {
-			return n, cli.Usagef("%q is not a digest: it begins with sha256:, sha256-tree:, blake3: or blake3-tree:, or with its digits", cli.Shorten(text))
+		if !slices.Contains(algorithms, n.algorithm) {
+			return n, cli.Usagef("%q is not a digest: it begins with sha256:, sha256-tree:, blake3: or the like, or with its digits", cli.Shorten(text))
 		}
 	}
 	switch whole := hex.EncodedLen(len(blob.Address{})); {
@@ -151,7 +154,7 @@ func (b *blobs) matching(n refName) (found []blob.Ref, err error) {
 	for _, ref := range refs {
 		fits := strings.HasPrefix(ref.Address().String(), strings.ToLower(n.digits)) &&
 			(n.algorithm == "" || n.algorithm == own && n.tree == (ref.Level() > 0))
-		if !fits && !n.tree && n.algorithm != blob.BLAKE3.String() {
+		if !fits && !n.tree && (n.algorithm == "" || n.algorithm == blob.SHA256.String()) {
 			digest, err := b.digestOf(ref)
 			if err != nil {
 				return nil, err

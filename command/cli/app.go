@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"holdfast/blob"
 )
 
 // Exit codes of the commands.
@@ -34,6 +36,9 @@ type App struct {
 	JSON    bool
 	Timeout time.Duration
 	Quiet   bool // what is noted of files is left out
+
+	keyFile string    // of the key of encrypted stores, as a flag gives it
+	key     *blob.Key // as it was read
 
 	root     *cobra.Command
 	noted    map[string]bool // what Note has said
@@ -98,7 +103,7 @@ func (a *App) Action(fn func(*Call) error) func(*cobra.Command, []string) error 
 
 // named are flags whose value names something.
 var named = []string{"into", "name", "resume", "output", "input", "value-file", "store", "expect", "blob-columns", "key-column", "value-column",
-	"to", "to-store", "from", "from-store", "exec", "lease"}
+	"to", "to-store", "from", "from-store", "exec", "lease", "key-file"}
 
 // emptyFlags is an error of the command line if one of named was given without a name, as by a variable of a shell
 // that is not set: that is not as if it were not given.

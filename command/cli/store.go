@@ -30,9 +30,17 @@ func (n *StoreName) Path(arg string) ([][]byte, error) {
 	return SplitPath([]byte(arg))
 }
 
+// OpenStore opens the store in a bucket, with the key that is given.
 func (a *App) OpenStore(file string, in Container, path [][]byte) (*blob.Store, error) {
-	s, err := blob.Open(in.Bucket)
-	if !errors.Is(err, blob.ErrNotStore) {
+	key, err := a.BlobKey()
+	if err != nil {
+		return nil, err
+	}
+	s, err := blob.OpenEncrypted(in.Bucket, key)
+	switch {
+	case errors.Is(err, blob.ErrKey):
+		return nil, a.wrongKey(file, in, path, err)
+	case !errors.Is(err, blob.ErrNotStore):
 		return s, err
 	}
 	e := &FileError{File: file, What: fmt.Sprintf("bucket %s is not a store of blobs", BriefPath(path)), Err: err}

@@ -33,6 +33,7 @@ Names, keys and values that are not text are {"hex":"00ff"} or {"base64":"AP8="}
 type exportFlags struct {
 	cli.OutputFile
 	cli.Naming
+	app         *cli.App
 	csv         bool
 	header      bool
 	keyFormat   string
@@ -52,7 +53,7 @@ type exportReport struct {
 }
 
 func newExport(a *cli.App) *cobra.Command {
-	var f exportFlags
+	f := exportFlags{app: a}
 	cmd := &cobra.Command{
 		Use:   "export FILE [BUCKET...]",
 		Short: "Write buckets and keys as lines of JSON, or a bucket as CSV",
@@ -70,6 +71,9 @@ func newExport(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.keyFormat, "key-format", "auto", "with --csv: how keys are written: "+formats)
 	flags.StringVar(&f.valueFormat, "value-format", "auto", "with --csv: how values are written: "+formats)
 	_ = cmd.MarkFlagFilename("output")
+	if !a.Stock {
+		a.AddKeyFlag(cmd)
+	}
 	return cmd
 }
 
@@ -240,7 +244,7 @@ func (f *exportFlags) writeCSV(w *bufio.Writer, walk *cli.Walk, in cli.Container
 		return err
 	}
 	if t != nil {
-		s, err := t.Open(in.Tx)
+		s, err := t.Open(f.app, r.File, in.Tx)
 		if err != nil {
 			return err
 		}

@@ -99,6 +99,7 @@ func newImport(a *cli.App) *cobra.Command {
 		flags.StringVar(&f.columns, "blob-columns", "", "with --csv: keep all columns, and these, by numbers or names with commas between, as blobs out of the row")
 		flags.StringVar(&f.storeAt, "store", "blobs", "with --blob-columns: the path of the bucket for the blobs, as \"blob\" takes it")
 		flags.BoolVar(&f.inline, "inline", false, "with --blob-columns: blobs of up to 1 KiB stay in the row")
+		a.AddKeyFlag(cmd)
 	}
 	return cmd
 }

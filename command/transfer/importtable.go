@@ -79,7 +79,11 @@ func (m *importer) tableStore(path [][]byte) (*blob.Store, error) {
 		return m.OpenStore(m.r.File, at, path)
 	}
 	m.r.CreatedBuckets += uint64(created)
-	return blob.Create(at.Bucket, blob.Options{})
+	key, err := m.BlobKey()
+	if err != nil {
+		return nil, err
+	}
+	return blob.Create(at.Bucket, blob.Options{Key: key})
 }
 
 // beginTable looks whether the rows fit those that the bucket has, and opens the store of their blobs. In a
@@ -109,6 +113,9 @@ func (m *importer) beginTable(b *holdfast.Bucket, t *rows.Table) error {
 		}
 		if m.blobs.InlineUpTo(-1); m.inline {
 			m.blobs.InlineUpTo(blob.MaxInline)
+		}
+		if m.inline && m.blobs.Options().Key != nil {
+			return cli.Usagef("--inline: the store is encrypted, and keeps no blobs in rows")
 		}
 		return t.Write(b)
 	}

@@ -37,6 +37,7 @@ var blobMinimums = map[string]int{
 	"new chunks apart":     500,
 	"moved":                15,
 	"compressed":           1000,
+	"encrypted":            1000,
 }
 
 // TestBlobPowerCut runs random histories of a store of blobs, cuts the power at the boundaries between calls
@@ -112,6 +113,9 @@ func newBlobRun(seed uint64, tally *soak.Tally) *blobRun {
 	if text {
 		r.options.Compression = blob.Zstd
 	}
+	if seed%4 < 2 { // and some are encrypted, with compression or without
+		r.options.Key, r.options.Algorithm = blobKey, blob.KeyedBLAKE3
+	}
 	r.acked = blobState{map[string]int{}, map[string]string{}, map[string]string{}, map[string]int{}}
 	base := make([]byte, 160<<10)
 	for i := range base {
@@ -128,6 +132,8 @@ func newBlobRun(seed uint64, tally *soak.Tally) *blobRun {
 
 const blobPageSize = 1024
 
+var blobKey = must2(blob.NewKey([32]byte{1, 2, 3}))
+
 func (r *blobRun) open(disk []byte) error {
 	r.disk = vfs.NewCrash("crash.db", disk, r.event)
 	db, err := bridge.Open(r.disk.Open(), &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
@@ -140,7 +146,12 @@ func (r *blobRun) open(disk []byte) error {
 
 // storeOf has short values stored, too: the model knows one reference of each content.
 func storeOf(tx *holdfast.Tx) (*blob.Store, error) {
-	s, err := blob.Open(tx.Bucket([]byte("blobs")))
+	var key *blob.Key
+	b := tx.Bucket([]byte("blobs"))
+	if blob.IsEncrypted(b) {
+		key = blobKey
+	}
+	s, err := blob.OpenEncrypted(b, key)
 	if err == nil {
 		s.InlineUpTo(-1)
 	}
@@ -194,6 +205,9 @@ func (r *blobRun) step() error {
 	r.features, r.calls, r.cut = nil, 0, 0
 	if r.options.Compression != blob.NoCompression {
 		r.features = append(r.features, "compressed")
+	}
+	if r.options.Key != nil {
+		r.features = append(r.features, "encrypted")
 	}
 	if r.rng.IntN(4) == 0 {
 		r.cut = 1 + r.rng.IntN(6)

@@ -122,8 +122,8 @@ func (t *Table) Has(path [][]byte, name []byte) bool {
 	return bytes.Equal(name, tableBucket) || in && bytes.Equal(store[len(path)], name)
 }
 
-// Open opens the store of the blobs; nil: there is none.
-func (t *Table) Open(tx *holdfast.Tx) (*blob.Store, error) {
+// Open opens the store of the blobs in a file; nil: there is none.
+func (t *Table) Open(a *cli.App, file string, tx *holdfast.Tx) (*blob.Store, error) {
 	path, err := t.StorePath()
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (t *Table) Open(tx *holdfast.Tx) (*blob.Store, error) {
 			return nil, tx.Err()
 		}
 	}
-	s, err := blob.Open(at.Bucket)
+	s, err := a.OpenStore(file, at, path)
 	if errors.Is(err, blob.ErrNotStore) {
 		return nil, nil
 	}

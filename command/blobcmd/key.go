@@ -1,0 +1,44 @@
+package blobcmd
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+)
+
+const blobKeyHelp = `Make a random key for encrypted stores, in a new file that other users cannot read. "blob put --create
+--encrypt" makes a store with it; from then on all commands on the store need it. Without the key nothing of such
+a store can be read again: keep a copy of it, and not with the database.`
+
+func newBlobKey(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key KEYFILE",
+		Short: "Make a key for encrypted stores",
+		Long:  blobKeyHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  a.Action(func(c *cli.Call) error { return blobKey(c, c.Args[0]) }),
+	}
+}
+
+func blobKey(c *cli.Call, path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return &cli.FileError{File: path, What: "exists", Next: "give a new file: what was encrypted with a key that is replaced is lost", Err: err}
+	}
+	if err != nil {
+		return c.Explain(path, err)
+	}
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // it has no errors
+	_, err = fmt.Fprintf(f, "%x\n", secret)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return c.Explain(path, errors.Join(err, os.Remove(path)))
+	}
+	return c.Report(map[string]string{"file": path}, func() { fmt.Fprintf(c.Out, "made the key %s\n", cli.OneLine(path)) })
+}
