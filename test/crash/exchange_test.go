@@ -21,16 +21,17 @@ import (
 	"holdfast/test/soak"
 )
 
-// exchangeMinimums are the disks that an ordinary run of TestExchangePowerCut must have tried.
+// exchangeMinimums are the disks that an ordinary run of TestExchangePowerCut must have tried: a fifth of what it tries, or less, since
+// that depends on the seeds, and on when a connection breaks.
 var exchangeMinimums = map[string]int{
-	"push":                100,
-	"pull":                100,
-	"held before":         50,
-	"an ingest":           50,
-	"goes on after a cut": 100,
-	"compressed":          50,
-	"resumed":             50,
-	"reused":              5,
+	"push":                30,
+	"pull":                30,
+	"held before":         30,
+	"an ingest":           8,
+	"goes on after a cut": 30,
+	"compressed":          30,
+	"resumed":             20,
+	"reused":              2,
 }
 
 const exchangeLease = "crash"
