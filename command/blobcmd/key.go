@@ -1,6 +1,7 @@
 package blobcmd
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -27,18 +28,22 @@ func newBlobKey(a *cli.App) *cobra.Command {
 }
 
 func blobKey(c *cli.Call, path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return &cli.FileError{File: path, What: "exists", Next: "give a new file: what was encrypted with a key that is replaced is lost", Err: err}
+	if _, err := os.Lstat(path); err == nil {
+		return &cli.FileError{File: path, What: "exists", Next: "give a new file: what was encrypted with a key that is replaced is lost", Err: fs.ErrExist}
 	}
+	// Its name is durable when it is made: a store that is made with it next must not outlive it.
+	err := c.MakeFile(path, cli.OutputFile{Path: path}, func(_ context.Context, temp string) error {
+		f, err := os.OpenFile(temp, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		var secret [32]byte
+		_, _ = rand.Read(secret[:]) // it has no errors
+		_, err = fmt.Fprintf(f, "%x\n", secret)
+		return errors.Join(err, cli.Finish(f, nil, true))
+	})
 	if err != nil {
 		return c.Explain(path, err)
-	}
-	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // it has no errors
-	_, err = fmt.Fprintf(f, "%x\n", secret)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return c.Explain(path, errors.Join(err, os.Remove(path)))
 	}
 	return c.Report(map[string]string{"file": path}, func() { fmt.Fprintf(c.Out, "made the key %s\n", cli.OneLine(path)) })
 }
