@@ -46,28 +46,11 @@ var blobMinimums = map[string]int{
 // it was written; Check finds nothing, and behind a Collect nothing is left but what blobs need.
 // HOLDFAST_SEED and HOLDFAST_HISTORIES work as for TestPowerCut.
 func TestBlobPowerCut(t *testing.T) {
-	tally := &soak.Tally{}
-	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), 20)
-	if !chosen {
-		seeds = append(seeds, 1, 2, 3, 4)
-	}
-	t.Run("seeds", func(t *testing.T) {
-		for _, seed := range seeds {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				r := newBlobRun(seed, tally)
-				if err := r.do(); err != nil {
-					t.Errorf("HOLDFAST_SEED=%d: %v\nin\n%s", seed, err, strings.Join(r.log, "\n"))
-				}
-			})
-		}
+	runSeeds(t, 20, blobMinimums, func(seed uint64, tally *soak.Tally) ([]string, error) {
+		r := newBlobRun(seed, tally)
+		err := r.do()
+		return r.log, err
 	})
-	t.Log(tally)
-	for feature, least := range blobMinimums {
-		if n := tally.Get(feature); n < least && !chosen && !t.Failed() {
-			t.Errorf("%s: %d disks, want %d at least", feature, n, least)
-		}
-	}
 }
 
 // blobState is what a store holds, as a caller knows it.

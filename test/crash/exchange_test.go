@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,31 +38,14 @@ const exchangeLease = "crash"
 // TestExchangePowerCut copies blobs from one store to another, in exchanges whose connection breaks somewhere, cuts the power of the
 // receiver at the boundaries between calls on its file, and opens what may be left: the store is sound, and each blob that was said
 // to be held is held by the lease, and by nothing else, with its content. An exchange that goes on there, with any of these disks,
-// brings all blobs, and no ingest stays; behind the release of the lease and a Collect the store is empty.
+// brings all blobs and leaves no ingest; after the release of the lease and a Collect the store is empty.
 // HOLDFAST_SEED and HOLDFAST_HISTORIES work as for TestPowerCut.
 func TestExchangePowerCut(t *testing.T) {
-	tally := &soak.Tally{}
-	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), 8)
-	if !chosen {
-		seeds = append(seeds, 1, 2, 3, 4)
-	}
-	t.Run("seeds", func(t *testing.T) {
-		for _, seed := range seeds {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				r := newExchangeRun(seed, tally)
-				if err := r.do(); err != nil {
-					t.Errorf("HOLDFAST_SEED=%d: %v\nin\n%s", seed, err, strings.Join(r.log, "\n"))
-				}
-			})
-		}
+	runSeeds(t, 8, exchangeMinimums, func(seed uint64, tally *soak.Tally) ([]string, error) {
+		r := newExchangeRun(seed, tally)
+		err := r.do()
+		return r.log, err
 	})
-	t.Log(tally)
-	for feature, least := range exchangeMinimums {
-		if n := tally.Get(feature); n < least && !chosen && !t.Failed() {
-			t.Errorf("%s: %d disks, want %d at least", feature, n, least)
-		}
-	}
 }
 
 // exchangeRun is a history. What follows mu is looked at where the disk calls back.
@@ -201,7 +183,7 @@ func (r *exchangeRun) step() error {
 	}
 	_, err := r.exchange(r.db, to, some, limit, func(ref blob.Ref) {
 		r.set(func() {
-			if r.chosen == nil { // what is said behind the cut does not count
+			if r.chosen == nil { // what is said after the cut does not count
 				r.held[ref] = true
 			}
 		})
@@ -281,7 +263,7 @@ func (r *exchangeRun) exchange(db *holdfast.DB, to string, refs []blob.Ref, limi
 	return stats, errors.Join(err, here.Close(), <-ended)
 }
 
-// event is behind each call that changed the file.
+// event is called after each call that changed the file.
 func (r *exchangeRun) event(vfs.Kind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,7 +291,7 @@ func (r *exchangeRun) event(vfs.Kind) {
 			r.tally.Add("held before")
 		}
 		if err := r.try(disk); err != nil {
-			r.fault = fmt.Errorf("power cut behind call %d, disk %d: %w", r.calls, n, err)
+			r.fault = fmt.Errorf("power cut after call %d, disk %d: %w", r.calls, n, err)
 			return
 		}
 	}
@@ -373,7 +355,7 @@ func (r *exchangeRun) sound(db *holdfast.DB, held map[blob.Ref]bool) error {
 	})
 }
 
-// resume goes on to the end: everything is held then, and behind a release nothing is left.
+// resume goes on to the end: then everything is held, and after a release nothing is left.
 func (r *exchangeRun) resume(db *holdfast.DB) error {
 	held := map[blob.Ref]bool{}
 	stats, err := r.exchange(db, []string{"push", "pull"}[r.verifying.IntN(2)], r.refs, -1, func(ref blob.Ref) { held[ref] = true })
@@ -415,7 +397,7 @@ func (r *exchangeRun) resume(db *holdfast.DB) error {
 			return err
 		}
 		if u, err := s.Usage(); err != nil || u.Leaves+u.Nodes+u.Dead != 0 {
-			return fmt.Errorf("behind a Collect there are %+v: %w", u, err)
+			return fmt.Errorf("after a Collect there are %+v: %w", u, err)
 		}
 		return nil
 	})
