@@ -51,7 +51,7 @@ const checkSize = 16
 const maxOverhead = 1 + 255
 
 // NewKey makes a key of a secret of 32 random bytes. Leaves are encrypted with XChaCha20-Poly1305 and random nonces of 24 bytes,
-// of which no two are the same in practice whatever the number of leaves. Whoever can guess the secret can verify the guess with
+// of which no two are the same in practice whatever the number of leaves. A guess of the secret can be verified with
 // the file: so a password will not do, unless a slow function has made 32 bytes of it.
 func NewKey(secret [32]byte) (*Key, error) {
 	c := &xchacha{secret: secret}

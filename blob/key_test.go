@@ -88,7 +88,7 @@ type stretched struct {
 
 func (s stretched) Overhead() int { return s.overhead }
 
-// A record that was changed, by whoever cannot make one with the key, does not open: neither with other options, nor as one of a
+// A record that was changed, without the key, does not open: neither with other options, nor as one of a
 // store without encryption.
 func TestForgedRecordOfKey(t *testing.T) {
 	o := Options{Key: testKey, Chunking: FastCDC, Compression: Zstd}

@@ -26,7 +26,7 @@ type Options struct {
 	Keep time.Duration
 
 	// All has Pull receive all blobs that have users in the peer's store. A damaged root, which does not tell what it is of, is the
-	// peer's error behind all others.
+	// peer's error after all others have arrived.
 	All bool
 	// Find has Pull receive blobs by the first digits, in hexadecimal, of their address or their SHA-256
 	// (blob.Store.Find): MinDigits or more. Each must lead to one blob.
