@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
 	"holdfast"
 	"holdfast/internal/share"
 	"holdfast/internal/vfs"
@@ -190,6 +193,50 @@ func TestKilled(t *testing.T) {
 			w.sound()
 		})
 	}
+}
+
+// TestKilledCreation kills owners while they create the database. bbolt, started next, said "invalid database" of a file whose
+// metas were not written yet, and TestKilled failed when its first owner was killed so early.
+func TestKilledCreation(t *testing.T) {
+	refused := 0
+	for seed := range uint64(20) {
+		w := newFixture(t, seed)
+		w.owner = w.start("owner")
+		for w.owner.Running() {
+			if info, err := os.Stat(w.file); err == nil && info.Size() > 0 {
+				break
+			}
+		}
+		w.kill(w.owner)
+		refused += goOnWithStock(t, w.file)
+	}
+	t.Logf("bbolt alone refused %d of 20 files", refused)
+
+	// However fast the disk is, this is such a file.
+	file := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(file, make([]byte, 4*os.Getpagesize()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if goOnWithStock(t, file) == 0 {
+		t.Error("bbolt opens a file of zeros: this test has nothing left to test")
+	}
+}
+
+// goOnWithStock writes to a file with bbolt, and returns 1 if bbolt alone refused it.
+func goOnWithStock(t *testing.T, file string) (refused int) {
+	t.Helper()
+	if err := lookAtCopy(file); errors.Is(err, bolterrors.ErrInvalid) {
+		refused = 1
+	}
+	db, err := openStock(file)
+	if err != nil {
+		t.Fatalf("a file whose creation was cut short: %v", err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucketIfNotExists(rowsName); return err })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return refused
 }
 
 // change commits a change.

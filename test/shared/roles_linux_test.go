@@ -15,6 +15,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"holdfast"
 )
@@ -88,9 +89,26 @@ func changeIn(tx *holdfast.Tx, random *rand.Rand) error {
 	return change(rows, sums, random)
 }
 
+// openStock opens the database with bbolt. One whose creation was cut short bbolt refuses: Holdfast creates it anew first.
+func openStock(file string) (*bolt.DB, error) {
+	options := &bolt.Options{Timeout: 20 * time.Second, NoFreelistSync: true, NoSync: true}
+	db, err := bolt.Open(file, 0o600, options)
+	if !errors.Is(err, bolterrors.ErrInvalid) {
+		return db, err
+	}
+	created, err := holdfast.Open(file, 0o600, &holdfast.Options{Timeout: options.Timeout})
+	if err != nil {
+		return nil, err
+	}
+	if err := created.Close(); err != nil {
+		return nil, err
+	}
+	return bolt.Open(file, 0o600, options)
+}
+
 // ownStock is own with bbolt.
 func ownStock(file string) error {
-	db, err := bolt.Open(file, 0o600, &bolt.Options{Timeout: 20 * time.Second, NoFreelistSync: true, NoSync: true})
+	db, err := openStock(file)
 	if err != nil {
 		return err
 	}
