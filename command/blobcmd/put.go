@@ -286,6 +286,7 @@ func sameFile(info fs.FileInfo, path string) bool {
 func (p *putter) open() error {
 	created, err := p.Update(p.file, p.f.create, p.begin)
 	if err != nil {
+		p.r.CreatedStore, p.r.CreatedBuckets = false, 0 // they went with the transaction
 		return err
 	}
 	p.r.CreatedFile = created
