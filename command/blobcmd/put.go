@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,13 +199,16 @@ func (p *putter) arguments() (err error) {
 		return cli.Usagef("--resume is for one SOURCE, and there are %d", len(p.Args)-2)
 	case f.into == "" && (f.name != "" || f.replace):
 		return cli.Usagef("--name and --replace are for --into, which says in which bucket the row is")
-	case f.into != "" && f.name == "" && (len(p.Args) == 2 || p.Args[2] == "-"):
+	case f.into != "" && f.name == "" && (len(p.Args) == 2 || piped > 0):
 		return cli.Usagef("--into: standard input has no name; give the key of the row with --name")
 	case len(f.resume) > holdfast.MaxKeySize:
 		return cli.Usagef("--resume: a name has at most %s", cli.SizeExactly(holdfast.MaxKeySize))
 	}
 	if f.into != "" {
-		if p.into, err = f.Path(f.into); err != nil {
+		if p.into, err = f.Path(f.into); err == nil {
+			err = oneRowEach(p.Args[2:])
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -216,6 +220,19 @@ func (p *putter) arguments() (err error) {
 		p.expect = &digest
 	}
 	return p.storeOptions()
+}
+
+// oneRowEach is an error if two files would be in one row: with --replace only the last of them would be stored.
+func oneRowEach(sources []string) error {
+	paths := map[string]string{}
+	for _, path := range sources {
+		name := filepath.Base(path)
+		if other, ok := paths[name]; ok && filepath.Clean(other) != filepath.Clean(path) {
+			return cli.Usagef("--into: %s and %s would both be the row %s; put them one by one, with --name", cli.Shorten(other), cli.Shorten(path), cli.Shorten(name))
+		}
+		paths[name] = path
+	}
+	return nil
 }
 
 // storeOptions reads the options of a new store.
