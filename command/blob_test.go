@@ -223,6 +223,9 @@ func TestBlobRefuses(t *testing.T) {
 		{"put blobs.db store a short --into rows/files --name x", 2, "--name is for one SOURCE"},
 		{"put blobs.db store a --name x", 2, "--name and --replace are for --into"},
 		{"put blobs.db store --into rows/files", 2, "--into: standard input has no name"},
+		{"put blobs.db store a - --into rows/files", 2, "--into: standard input has no name"}, // its row was "standard input"
+		// The second file took the place of the first, which was not stored then:
+		{"put blobs.db store short d/short --into rows/files --replace", 2, "--into: short and d/short would both be the row short; put them one by one, with --name\n"},
 		{"put blobs.db store a --into rows/none", 1, "blobs.db: no bucket rows/none; list them with: holdfast buckets blobs.db rows; --create creates it\n"},
 		{"put blobs.db store a --into store", 1, "blobs.db: bucket store is a store of blobs; give a bucket for rows with --into\n"},
 		{"put blobs.db store a --into rows --name files", 1, "files in rows is a bucket and cannot have a value"},
@@ -237,7 +240,8 @@ func TestBlobRefuses(t *testing.T) {
 		{"cat blobs.db store " + ref[7:13], 2, "is too short: give 7 digits of the digest, or more"},
 		{"cat blobs.db store md5:" + ref[7:], 2, "is not a digest: it begins with sha256:"},
 		{"cat blobs.db store xyzxyzxyz", 2, "is not a digest: what it has is not hexadecimal"},
-		{"rm blobs.db store rows/x", 2, "is a row, and here a digest is wanted"},
+		{"rm blobs.db store rows/x", 2, "is a row, and here a digest is wanted: \"holdfast blob stat\" prints that of a row"},
+		{"rm blobs.db store rows/files/a --dry-run", 2, "is a row, and here a digest is wanted"}, // it said what rm then refused
 		{"cat blobs.db store " + ref + "00", 2, "is too long: a digest has 64 digits"},
 		{"cat blobs.db store sha256-tree:" + ref[7:], 1, "no blob sha256-tree:" + ref[7:] + " in store; similar: " + ref + "; list them with: holdfast blob ls blobs.db store\n"},
 		{"cat blobs.db store " + wrong, 1, "no blob " + wrong + " in store; similar: " + ref + "; list them with: "},

@@ -41,7 +41,7 @@ func parseRefName(text string) (n refName, err error) {
 	}
 	switch whole := hex.EncodedLen(len(blob.Address{})); {
 	case strings.Contains(text, "/"):
-		return n, cli.Usagef("%q is a row, and here a digest is wanted, as \"holdfast blob ls\" prints it", cli.Shorten(text))
+		return n, cli.Usagef("%q is a row, and here a digest is wanted: \"holdfast blob stat\" prints that of a row", cli.Shorten(text))
 	case strings.Trim(n.digits, "0123456789abcdef") != "":
 		return n, cli.Usagef("%q is not a digest: what it has is not hexadecimal", cli.Shorten(text))
 	case len(n.digits) < minPrefix:

@@ -232,6 +232,7 @@ func (b *blobs) unfinished(name string) (ingestReport, error) {
 
 // wouldRemove says what removing would free.
 func wouldRemove(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
+	b.tx = nil // a row is no name of a blob to remove, as in removeBlobs
 	var refs []blob.Ref
 	taken := map[string]uint64{}
 	for _, name := range c.Args[2:] {
