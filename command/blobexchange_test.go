@@ -57,7 +57,7 @@ func TestBlobExchange(t *testing.T) {
 	short := []byte("a short one")
 	wantIn(t, run(t, "blob", "push", "blobs.db", "store", "--all", "--to", "new.db"), 1, "", "new.db: no such file; --create makes it")
 	first := must(t, "blob", "push", "blobs.db", "store", "--all", "--to", "new.db", "--to-store", "deep/copy", "--create")
-	if !strings.Contains(first, "3 blobs of") || !strings.Contains(first, "held by the lease exchange") || !strings.Contains(first, "created the store") {
+	if !strings.Contains(first, "3 blobs of") || !strings.Contains(first, "held by the lease exchange") || !strings.HasPrefix(first, "created the database new.db\ncreated the store deep/copy\n") {
 		t.Error(first)
 	}
 	received(t, "new.db", "deep/copy", a, b, short)
@@ -82,6 +82,11 @@ func TestBlobExchange(t *testing.T) {
 
 	must(t, "blob", "pull", "pulled.db", "store", "--all", "--from", "new.db", "--from-store", "deep/copy", "--keep-unfinished", "1h")
 
+	// What only leases hold was said to have no user, and stat said it had one.
+	for _, dry := range [][]string{nil, {"--dry-run"}} {
+		rm := append([]string{"blob", "rm", "pulled.db", "store", digestOf(short)}, dry...)
+		wantIn(t, run(t, rm...), 1, "", "has no user that could be taken but leases; nothing was removed; --lease ID releases one; see them with: holdfast blob stat pulled.db store\n")
+	}
 	// Released, nothing of it stays.
 	must(t, "blob", "rm", "pulled.db", "store", "--lease", "mine", "--lease", "exchange")
 	if stat := must(t, "blob", "stat", "pulled.db", "store"); !strings.Contains(stat, "0 with 0 users") || strings.Contains(stat, "Lease") {
@@ -102,7 +107,10 @@ func TestBlobExchangeUsage(t *testing.T) {
 		{"push blobs.db store --all sha256:1234567 --to x.db", "give the blobs, or --all", 2},
 		{"push blobs.db store --all", "give the other store with --to or with --exec", 2},
 		{"pull blobs.db store --all --from a --exec b", "give the other store with --from or with --exec", 2},
-		{"push blobs.db store --all --exec x --create", "--create and --to-store are for --to", 2},
+		{"push blobs.db store --all --exec x --create", "--create is for --to; with --exec make the receiving store first, with the options of the other: holdfast blob put FILE STORE --create </dev/null", 2},
+		// It said that the command of --exec has the file that receives, which is blobs.db:
+		{"pull blobs.db store --all --exec x --create", "--create is for --from; with --exec make the receiving store first", 2},
+		{"push blobs.db store --all --exec x --to-store y", "--to-store is for --to; --exec has the store in its command", 2},
 		{"push blobs.db store --all --to blobs.db", "are one file", 2},
 		{"push blobs.db store --all --to x.db --keep-unfinished 0s", "give a second or more", 2},
 		{"push blobs.db store --all --to x.db --lease=", "--lease is given with an empty value", 2},

@@ -155,8 +155,10 @@ func (x *exchanger) arguments() (err error) {
 		return cli.Usagef("give the blobs, or --all")
 	case (f.other == "") == (f.exec == ""):
 		return cli.Usagef("give the other store with %s or with --exec", x.option)
-	case f.exec != "" && (f.create || f.otherStore != ""):
-		return cli.Usagef("--create and %s-store are for %s; --exec has the file and the store in its command", x.option, x.option)
+	case f.exec != "" && f.otherStore != "":
+		return cli.Usagef("%s-store is for %s; --exec has the store in its command", x.option, x.option)
+	case f.exec != "" && f.create:
+		return cli.Usagef("--create is for %s; with --exec make the receiving store first, with the options of the other: %s blob put FILE STORE --create </dev/null", x.option, x.Name())
 	case len(f.lease) == 0 || len(f.lease) > exchange.MaxLease:
 		return cli.Usagef("--lease: an id has 1 to %d bytes", exchange.MaxLease)
 	case f.keep < time.Second:
@@ -233,15 +235,20 @@ func (x *exchanger) createLike(o blob.Options) error {
 	if !x.f.create {
 		return nil
 	}
-	file, path := x.peer.file, x.peer.path
-	if !x.pushes {
-		file, path = x.file, x.path
-	}
+	file, path := x.receiver()
 	p := &putter{Call: x.Call, file: file, path: path, options: o, r: &blobPutReport{}}
 	p.f.create = true
 	created, err := x.Update(file, true, p.begin)
 	x.r.CreatedFile, x.r.CreatedStore = created, p.r.CreatedStore
 	return err
+}
+
+// receiver is the file that receives, and the store in it.
+func (x *exchanger) receiver() (file string, path [][]byte) {
+	if x.pushes {
+		return x.peer.file, x.peer.path
+	}
+	return x.file, x.path
 }
 
 // open opens the files: the one that receives for writing, the other for reading.
@@ -302,11 +309,12 @@ func (x *exchanger) progress(what string, done *atomic.Int64) (stop func()) {
 }
 
 func (x *exchanger) print() {
+	file, path := x.receiver()
 	if x.r.CreatedFile {
-		fmt.Fprintf(x.Out, "created the database\n")
+		fmt.Fprintf(x.Out, "created the database %s\n", cli.OneLine(file))
 	}
 	if x.r.CreatedStore {
-		fmt.Fprintf(x.Out, "created the store\n")
+		fmt.Fprintf(x.Out, "created the store %s\n", cli.PathText(path))
 	}
 	fmt.Fprintf(x.Out, "%s of %s, held by the lease %s; %s in %s came over\n", cli.Plural(x.r.Blobs, "blob"), cli.SizeExactly(x.r.Bytes),
 		cli.OneLine(x.f.lease), cli.SizeExactly(x.r.ChunkBytes), cli.Plural(x.r.Chunks, "chunk"))

@@ -140,7 +140,7 @@ func removeBlobs(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 		}
 		err = b.Delete(ref)
 		if errors.Is(err, blob.ErrNotFound) {
-			return b.noUser(name, err)
+			return b.noUser(ref, name, err)
 		}
 		if err == nil {
 			e.Users, err = b.Users(ref)
@@ -254,7 +254,7 @@ func wouldRemove(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 			r.Blobs = append(r.Blobs, e)
 			continue
 		}
-		return b.noUser(name, errNoBlob)
+		return b.noUser(ref, name, errNoBlob)
 	}
 	if err := b.dropIngests(f, r); err != nil {
 		return err
@@ -263,14 +263,19 @@ func wouldRemove(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 	var err error
 	r.Freed.Chunks, r.Freed.Bytes, err = b.Reclaimable(refs, f.unfinished...)
 	if errors.Is(err, blob.ErrNotFound) { // it is a lease's
-		return b.noUser(strings.Join(c.Args[2:], " or "), err)
+		return b.noUser(refs[0], strings.Join(c.Args[2:], " or "), err)
 	}
 	return err
 }
 
-// noUser is the error of taking a user from a blob that has none that could be taken.
-func (b *blobs) noUser(name string, err error) error {
-	return &cli.FileError{File: b.file, What: fmt.Sprintf("%s has no user that could be taken", cli.Shorten(name)), Next: "nothing was removed", Err: err}
+// noUser is the error of taking a user from a blob that has none that could be taken. Those that are left are leases.
+func (b *blobs) noUser(ref blob.Ref, name string, err error) error {
+	e := &cli.FileError{File: b.file, What: fmt.Sprintf("%s has no user that could be taken", cli.Shorten(name)), Next: "nothing was removed", Err: err}
+	if users, err := b.Users(ref); err == nil && users > 0 {
+		e.What = fmt.Sprintf("%s has no user that could be taken but leases", cli.Shorten(name))
+		e.Next += "; --lease ID releases one; see them with: " + b.line("stat")
+	}
+	return e
 }
 
 func printRemoved(c *cli.Call, r *blobRmReport) {
