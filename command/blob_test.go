@@ -229,7 +229,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"put blobs.db store a --into rows/none", 1, "blobs.db: no bucket rows/none; list them with: holdfast buckets blobs.db rows; --create creates it\n"},
 		{"put blobs.db store a --into store", 1, "blobs.db: bucket store is a store of blobs; give a bucket for rows with --into\n"},
 		{"put blobs.db store a --into rows --name files", 1, "files in rows is a bucket and cannot have a value"},
-		{"put blobs.db store a --into rows/files --name short", 1, "key short in rows/files has another value already; --replace replaces it\n"},
+		{"put blobs.db store a --into rows/files --name short", 1, "key short in rows/files has another value already; --replace replaces it, --name gives another key\n"},
 		{"put blobs.db store a --into store/rows --create", 1, "blobs.db: bucket store is a store of blobs, in which there can be no other bucket; give another bucket\n"},
 		{"put blobs.db store/inner a --create", 1, "bucket store is a store of blobs, in which there can be no other bucket"},
 		{"put blobs.db store a blobs.db", 2, "blobs.db: a database cannot be stored in itself"},
@@ -430,7 +430,7 @@ func TestBlobInto(t *testing.T) {
 	}
 	wantIn(t, run(t, put...), 0, "(it was there already, and has 1 user now)", "") // the row's user has been taken over
 	check(t, os.WriteFile("file", two, 0o600))
-	wantIn(t, run(t, put...), 1, "", "key file in a/rows has another value already; --replace replaces it\n")
+	wantIn(t, run(t, put...), 1, "", "key file in a/rows has another value already; --replace replaces it, --name gives another key\n")
 	must(t, append(put, "--replace")...)
 	if got := must(t, "blob", "cat", "x.db", "a/store", row()); got != string(two) {
 		t.Error("the row refers to something else")

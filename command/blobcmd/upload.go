@@ -250,7 +250,7 @@ func (u *upload) fill(r *row) (again bool, err error) {
 	}
 	same := bytes.Equal(r.old, value)
 	if r.old != nil && !same && !u.f.replace {
-		return false, &cli.FileError{File: u.file, What: fmt.Sprintf("key %s in %s has another value already", cli.Brief(r.key), cli.BriefPath(u.into)), Next: "--replace replaces it", Err: cli.ErrConflict}
+		return false, &cli.FileError{File: u.file, What: fmt.Sprintf("key %s in %s has another value already", cli.Brief(r.key), cli.BriefPath(u.into)), Next: "--replace replaces it, --name gives another key", Err: cli.ErrConflict}
 	}
 	return same && r.givenUp, cli.CannotHaveValue(u.file, cli.Brief(r.key), cli.BriefPath(u.into), r.in.Put(r.key, value))
 }
