@@ -30,7 +30,8 @@ a command that --exec gives to the shell, and that runs "holdfast blob serve":
 What is received is held by a lease of the receiving store, not by users as of put: --lease names it. It lasts until "rm
 --lease" releases it, or as long as --lease-for says from the last time on. The same command again sends what is missing,
 also after an interruption: what has arrived is committed after each 16 MiB, and kept for as
-long as --keep-unfinished says.`
+long as --keep-unfinished says. Rows do not come over, nor the SHA-256 of blobs of several pieces: name these by
+their references, as "ls" of the receiving store prints them.`
 
 const blobPushHelp = `Copy blobs to another store: those that are named, or --all that have users.
 ` + exchangeHelp

@@ -15,7 +15,8 @@ import (
 
 const blobKeyHelp = `Make a random key for encrypted stores, in a new file that other users cannot read. "blob put --create
 --encrypt" makes a store with it; from then on all commands on the store need it. Without the key nothing of such
-a store can be read again: keep a copy of it, and not with the database.`
+a store can be read again: keep a copy of it, and not with the database. The key of a store stays: for another
+one, put what "blob cat" writes into a new store.`
 
 func newBlobKey(a *cli.App) *cobra.Command {
 	return &cobra.Command{

@@ -34,7 +34,7 @@ has to come from its beginning again. --resume names a put also from its first t
 --unfinished" drops it; so does gc when nothing was added for as long as --keep-unfinished says.
 
 --into puts the reference into a row of a bucket, in the transaction that ends the blob: under the
-name of the file, or --name. --expect gives the SHA-256 that the source must have; if it has another,
+name of the file, or --name, also for a path with slashes. --expect gives the SHA-256 that the source must have; if it has another,
 nothing is stored.`
 
 type blobPutFlags struct {

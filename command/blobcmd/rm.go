@@ -18,7 +18,8 @@ const blobRmHelp = `Take a user from each blob, and free what is not used any mo
 
 A blob that was put twice, or that rows refer to, has more users: it stays until the last of them is taken. What
 other blobs have too stays in any case. A row that refers to a blob keeps its reference: take
-no more users than you have put.
+no more users than you have put. So REF is no row here: "stat" prints the digest of a row's blob, and
+"holdfast delete" deletes the row.
 
 Space is freed in small transactions. An interruption does not matter: what is left is freed by the next
 rm or gc. The file gets shorter by "holdfast vacuum".
