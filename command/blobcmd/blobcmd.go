@@ -24,6 +24,13 @@ OCI writes it (sha256:...), by the reference that put prints (sha256-tree:...), 
 first hexadecimal digits of either, by the bytes of a reference in hexadecimal, as "get" prints
 them of a row, or by the row that "put --into" gave the reference to: BUCKET/KEY.`
 
+// otherWords are what other tools call commands.
+var otherWords = map[string][]string{
+	"put": {"add", "backup", "create", "init"}, "get": {"extract", "restore"}, "cat": {"dump"}, "ls": {"find", "list"},
+	"rm": {"delete", "forget", "remove"}, "gc": {"collect", "prune"}, "check": {"fsck", "repair", "verify"}, "stat": {"info", "leases", "stats"},
+	"push": {"copy", "sync"},
+}
+
 // NewCommand makes the command blob.
 func NewCommand(a *cli.App) *cobra.Command {
 	cmd := cli.Group("blob", "Store files of any size, and get them out again", blobHelp)
@@ -32,6 +39,7 @@ func NewCommand(a *cli.App) *cobra.Command {
 	for _, child := range cmd.Commands() {
 		completeStore(a, child)
 		a.AddKeyFlag(child)
+		child.SuggestFor = otherWords[child.Name()]
 	}
 	cmd.AddCommand(newBlobKey(a))
 	return cmd

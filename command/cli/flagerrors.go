@@ -37,6 +37,9 @@ func PlainUnknown(root *cobra.Command, err error) error {
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, child := range cmd.Commands() {
+		if slices.Contains(child.SuggestFor, name) { // another tool's word, which need not look like ours
+			return Usagef("unknown command %q for %q; similar: %s", name, cmd.CommandPath(), child.Name())
+		}
 		if child.IsAvailableCommand() {
 			names = append(names, child.Name())
 		}
