@@ -261,6 +261,8 @@ func TestBlobRefuses(t *testing.T) {
 		{"rm blobs.db store", 2, "REF is missing"},
 		{"rm blobs.db store " + strings.Repeat(ref+" ", 3), 1, "no blob " + ref + " in store"},
 		{"rm blobs.db store --dry-run " + strings.Repeat(ref+" ", 3), 1, "has no user that could be taken"},
+		{"rm blobs.db store --unfinished", 2, "--unfinished needs a value (name)"}, // it said: (stringArray)
+		{"rm blobs.db store --lease", 2, "--lease needs a value (id)"},
 		{"rm blobs.db store --unfinished none", 1, "no unfinished put none in store; there are none\n"},
 		{"diff blobs.db store " + ref + " 0000000", 2, "no blob 0000000 in store"},
 		{"diff gone.db store a b", 2, "gone.db: no such file"},

@@ -81,8 +81,8 @@ func newBlobRm(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be freed")
-	flags.StringArrayVar(&f.unfinished, "unfinished", nil, "drop the unfinished put of this name; can be given several times")
-	flags.StringArrayVar(&f.leases, "lease", nil, "release the lease of this id; can be given several times")
+	flags.StringArrayVar(&f.unfinished, "unfinished", nil, "drop the unfinished put of this `name`; can be given several times")
+	flags.StringArrayVar(&f.leases, "lease", nil, "release the lease of this `id`; can be given several times")
 	f.AddStoreFlag(cmd)
 	return cmd
 }
