@@ -76,6 +76,10 @@ func SetWide(b *holdfast.Bucket, wide bool) { hooks.Bucket(b).SetWide(wide) }
 // more, and their pages have a few percent less unused.
 func SetTight(b *holdfast.Bucket) { hooks.Bucket(b).SetTight() }
 
+// SetDense says that sorted keys, spread over all of the bucket, are merged into it again and again, as long as it is open: leaves
+// that are changed together share what they have, so that pages stay full. Any other change leaves them as it would be without.
+func SetDense(b *holdfast.Bucket) { hooks.Bucket(b).SetDense() }
+
 // Prefetch says that value, which the transaction has given, is about to be read as a
 // whole, and then perhaps the next ahead bytes of the file, as where appended values
 // follow each other. It is a hint: it changes no result, and damage is left to the reads.

@@ -45,7 +45,8 @@ type Tx struct {
 	// Size is the bytes of the state with which a writing transaction began; 0: not known.
 	Size int64
 
-	named int64 // bytes of the names of buckets that it has opened there
+	named int64        // bytes of the names of buckets that it has opened there
+	kept  []*tree.Tree // scratch of Spill
 }
 
 // Bucket is a bucket as one transaction sees it. For reading, any number of
@@ -63,6 +64,7 @@ type Bucket struct {
 	fill     *float64 // in outer
 	wide     bool     // leaves may have several pages
 	tight    bool     // and so may those of elements of more than a page
+	dense    bool     // see SetDense
 
 	header [page.BucketHeaderSize]byte // memory of what write returns
 }
@@ -86,6 +88,9 @@ func (b *Bucket) SetWide(wide bool) { b.wide = wide }
 // tree.TightFill.
 func (b *Bucket) SetTight() { b.tight = true }
 
+// SetDense says that sorted keys are merged into b again and again; see tree.DenseFill.
+func (b *Bucket) SetDense() { b.dense = true }
+
 // IsWide tells whether b was written so, as far as its beginning shows.
 func (b *Bucket) IsWide() bool { return b.tree.IsWide() }
 
@@ -95,6 +100,8 @@ func (b *Bucket) fillShare() float64 {
 		return tree.TightFill
 	case b.wide:
 		return tree.WideFill
+	case b.dense:
+		return tree.DenseFill
 	case b.fill == nil:
 		return tree.DefaultFill
 	}

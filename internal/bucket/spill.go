@@ -10,19 +10,13 @@ import (
 // any more, so what was given up of the transaction's own pages can be taken again. After an error
 // the transaction can only be rolled back.
 func (b *Bucket) Spill(w tree.Writer) (free bool, err error) {
-	s := spill{w: w, free: true}
+	s := spill{w: w, free: true, kept: b.tx.kept[:0]}
 	if err := s.below(b); err != nil {
 		return false, err
 	}
-	s.kept = append(s.kept, &b.tree)
+	b.tx.kept = append(s.kept, &b.tree)
 	s.free = s.free && !b.tree.Early()
-	b.tx.Edit.Sweep(func(yield func(*tree.Tree) bool) {
-		for _, t := range s.kept {
-			if !yield(t) {
-				return
-			}
-		}
-	})
+	b.tx.Edit.Sweep(b.tx.kept)
 	return s.free, nil
 }
 

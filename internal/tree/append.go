@@ -147,7 +147,7 @@ func (t *Tree) findEdge(a Appender, fill float64, key []byte) error {
 	g := t.edge
 	g.appender, g.fill = a, fill
 	if t.Empty() {
-		t.node = t.edit.arena().newNode(true)
+		t.node = t.edit.arena.newNode(true)
 		*g = edge{path: g.path[:0], leaf: t.node, key: g.key[:0], before: g.before, appender: a, fill: fill}
 		t.edits++
 		return nil
@@ -302,7 +302,7 @@ func (t *Tree) prune() error {
 			return err
 		}
 	}
-	t.node = t.edit.arena().newNode(true)
+	t.node = t.edit.arena.newNode(true)
 	return nil
 }
 
@@ -317,7 +317,7 @@ func (t *Tree) appendSmall(it *item) error {
 	}
 	n := g.leaf
 	if n == nil {
-		n = t.edit.arena().newNode(true)
+		n = t.edit.arena.newNode(true)
 	}
 	if int64(n.size)+int64(len(it.key)+page.LeafElementSize)+int64(len(it.value)) > math.MaxInt {
 		return ErrTooLarge
@@ -388,7 +388,7 @@ func (t *Tree) appendLarge(key, value []byte) error {
 	}
 	e.Stats.Spills++
 	e.Stats.PagesFilled += int64(pages)
-	if err := t.appendChild(item{key: e.arena().copyKey(key), child: id}); err != nil {
+	if err := t.appendChild(item{key: e.arena.copyKey(key), child: id}); err != nil {
 		return err
 	}
 	g.leaf = nil
@@ -412,7 +412,7 @@ func (t *Tree) appendChild(it item) error {
 // raise puts a branch above the root.
 func (t *Tree) raise() error {
 	g := t.edge
-	root := t.edit.arena().newNode(false)
+	root := t.edit.arena.newNode(false)
 	switch n := t.node; {
 	case n != nil && len(n.items) > 0:
 		root.insert(0, item{key: t.edit.branchKey(&n.items[0]), node: n})
@@ -439,7 +439,7 @@ func (t *Tree) raise() error {
 // branchKey is the key of a leaf's first element for the branch above.
 func (e *Edit) branchKey(first *item) []byte {
 	if first.gathered {
-		return e.arena().copyKey(first.key)
+		return e.arena.copyKey(first.key)
 	}
 	return first.key
 }

@@ -33,7 +33,7 @@ func (t *Tree) dropRoot() error {
 		return err
 	}
 	if len(old.items) == 0 {
-		t.node = t.edit.arena().newNode(true)
+		t.node = t.edit.arena.newNode(true)
 		return t.freeBase(old)
 	}
 	if t.node = old.items[0].node; t.node == nil {
@@ -198,7 +198,7 @@ func (t *Tree) Write(fill float64) (page.ID, error) {
 		if len(parts) == 1 {
 			break
 		}
-		n = t.edit.arena().newNode(false)
+		n = t.edit.arena.newNode(false)
 		n.appended = true
 		for _, it := range parts {
 			n.insert(len(n.items), it)
@@ -213,6 +213,11 @@ func (t *Tree) Write(fill float64) (page.ID, error) {
 // write writes n with all below it and adds to edit.parts a branch element for
 // each page run that it became.
 func (t *Tree) write(n *node, fill float64, depth int) error {
+	if fill == DenseFill && !n.leaf {
+		if err := t.shareOut(n); err != nil {
+			return err
+		}
+	}
 	if n.thin.Valid() {
 		if done, err := t.writeThin(n, fill, depth); done || err != nil {
 			return err

@@ -44,7 +44,7 @@ func (t *Tree) completeBranches() error {
 			}
 			d = 1
 		}
-		right := t.edit.arena().newNode(false)
+		right := t.edit.arena.newNode(false)
 		n.splitOff(n.half(), right)
 		parent := g.path[d-1]
 		parent.insert(len(parent.items), item{key: right.items[0].key, node: right})

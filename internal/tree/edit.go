@@ -8,15 +8,15 @@ type Edit struct {
 	// Unsealed leaves out the seals of pages.
 	Unsealed bool
 
-	w       Writer
-	lazy    []page.Page // unverified pages of which nodes were made
-	arenas  [2]arena    // one is used, the other is empty
-	current int         // the one in use
-	parts   []item      // scratch of Write: a stack
-	cuts    []cut       // scratch of Write
-	moved   int         // items that removals have moved, for tests
-	works   []*work     // of trees: those of this transaction, then those of earlier ones
-	opened  int         // trees of this transaction
+	w      Writer
+	lazy   []page.Page // unverified pages of which nodes were made
+	arena  arena
+	spare  arena   // empty but during Sweep
+	parts  []item  // scratch of Write: a stack
+	cuts   []cut   // scratch of Write
+	moved  int     // items that removals have moved, for tests
+	works  []*work // of trees: those of this transaction, then those of earlier ones
+	opened int     // trees of this transaction
 }
 
 // work is what a tree that can be edited has besides: trees that are only read, of which there are many more, are smaller
@@ -63,8 +63,6 @@ func (c *Counters) Add(o Counters) {
 	c.PagesFilled += o.PagesFilled
 }
 
-func (e *Edit) arena() *arena { return &e.arenas[e.current] }
-
 // NewEdit begins the edits of one transaction.
 func NewEdit(w Writer) *Edit { return &Edit{w: w} }
 
@@ -75,10 +73,9 @@ func (e *Edit) Reset(w Writer) {
 	e.Stats = Counters{}
 	clear(e.lazy)
 	e.lazy = e.lazy[:0]
-	for i := range e.arenas {
-		e.arenas[i].reset()
-		e.arenas[i].swept = false
-	}
+	e.arena.reset()
+	e.spare.reset()
+	e.arena.swept, e.spare.swept = false, false
 	if cap(e.parts) > maxNodeItems {
 		e.parts = nil
 	}

@@ -106,10 +106,10 @@ func (t *Tree) splitAt(path *nodePath, depth, cut int) error {
 			return err
 		}
 	}
-	right := t.edit.arena().newNode(n.leaf)
+	right := t.edit.arena.newNode(n.leaf)
 	n.splitOff(cut, right)
 	if depth == 0 {
-		t.node = t.edit.arena().newNode(false)
+		t.node = t.edit.arena.newNode(false)
 		t.node.insert(0, item{key: n.items[0].key, node: n})
 		t.node.insert(1, item{key: right.items[0].key, node: right})
 		return nil

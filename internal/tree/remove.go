@@ -118,6 +118,6 @@ func (t *Tree) dropEmpty(n *node, key []byte) error {
 	if err := t.freeBase(t.node); err != nil {
 		return err
 	}
-	t.node = t.edit.arena().newNode(true)
+	t.node = t.edit.arena.newNode(true)
 	return nil
 }

@@ -1,10 +1,6 @@
 package tree
 
-import (
-	"iter"
-
-	"holdfast/internal/page"
-)
+import "holdfast/internal/page"
 
 // Spill brings the tree to pages of w, in the middle of a transaction, as Merge and Write do
 // at its end: it can be edited on afterwards. A tree of one leaf that takes at most inline bytes
@@ -51,7 +47,7 @@ func (t *Tree) Holds(outer bool) bool {
 
 // Held is about how many bytes the edits have in memory, values that are not copied included, and
 // will have in page buffers.
-func (e *Edit) Held() int64 { return e.arena().held }
+func (e *Edit) Held() int64 { return e.arena.held }
 
 // Own copies the keys and values of a tree to which Spill has left its node, a small leaf: they
 // may lie in pages of the transaction's own that were given up, or in the caller's memory.
@@ -74,19 +70,26 @@ func (t *Tree) Own() {
 	t.edits++
 }
 
-// Sweep makes the memory of all nodes free but of those that the trees have which are given.
-func (e *Edit) Sweep(trees iter.Seq[*Tree]) {
-	before := e.arena()
-	e.current = 1 - e.current
-	for t := range trees {
+// Sweep makes the memory of all nodes free but of those that the trees have which are given: these go to the spare arena, and back
+// to the one that is in use. So only that one grows with what is edited between two calls.
+func (e *Edit) Sweep(trees []*Tree) {
+	keys := e.arena.keys // has room, and a program may hold some
+	e.spare.take(trees)
+	e.arena.swept, e.spare.swept = true, true
+	e.arena.reset()
+	e.arena.take(trees)
+	e.arena.keys = keys
+	e.spare.reset()
+}
+
+// take moves the nodes of trees to a.
+func (a *arena) take(trees []*Tree) {
+	for _, t := range trees {
 		if t.node == nil {
 			continue
 		}
 		t.lift()
-		t.node = e.arena().move(t.node)
+		t.node = a.move(t.node)
 		t.edits++ // others may know its nodes
 	}
-	before.swept, e.arena().swept = true, true
-	e.arena().keys = before.keys // which has room
-	before.reset()
 }

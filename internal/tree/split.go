@@ -27,6 +27,7 @@ type splitter struct {
 	pageSize int
 	fill     float64
 	append   bool // items were added after all others, and nowhere else
+	dense    bool // see DenseFill
 }
 
 const (
@@ -90,6 +91,9 @@ func (s splitter) choose(n *node, cuts []cut) []cut {
 			return s.widen(n.items, cuts)
 		}
 		s.fill = DefaultFill
+	}
+	if s.fill == DenseFill {
+		s.dense, s.fill = n.leaf, DefaultFill
 	}
 	if s.fill != DefaultFill {
 		return s.splitAt(n, cuts, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
@@ -289,7 +293,10 @@ func (s splitter) target(size int) int {
 	}
 	room := s.full() - page.HeaderSize
 	parts := 2
-	if size > 2*room {
+	switch {
+	case s.dense:
+		parts = max(parts, int(float64(size)/(denseShare*float64(room)))+1)
+	case size > 2*room:
 		parts = int(float64(size)/(roomyFill*float64(room))) + 1
 	}
 	return size/parts + page.HeaderSize

@@ -370,7 +370,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		if err != nil || e.Flags&refuse != 0 {
 			return false, err
 		}
-		t.edit.arena().held += 2 * int64(len(value))
+		t.edit.arena.held += 2 * int64(len(value))
 		if n.replace(i, e, value, flags) {
 			t.edits++
 			t.stay(n)
@@ -380,8 +380,8 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	var born page.ID
 	if !exact {
 		born = t.bornNow(key)
-		key = t.edit.arena().copyKey(key)
-		t.edit.arena().held += 2 * int64(len(value))
+		key = t.edit.arena.copyKey(key)
+		t.edit.arena.held += 2 * int64(len(value))
 		if n.addThin(i, item{key: key, value: value, flags: flags, child: born}, fullPage(t.edit.w.PageSize())) {
 			t.edits++
 			t.stay(n)
@@ -443,7 +443,7 @@ func (t *Tree) editRoot() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := t.edit.arena().newNode(true)
+	n := t.edit.arena.newNode(true)
 	if pl.p.Valid() {
 		if err := t.edit.open(n, pl.p); err != nil {
 			return nil, err
@@ -464,7 +464,7 @@ func (t *Tree) editChild(n *node, i int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	c = t.edit.arena().newNode(p.IsLeaf())
+	c = t.edit.arena.newNode(p.IsLeaf())
 	if err := t.edit.open(c, p); err != nil {
 		return nil, err
 	}

@@ -210,6 +210,8 @@ func randomEdits(t *testing.T, pageSize int, seed uint64) {
 			fill = rng.Float64()
 		case 2:
 			fill = WideFill
+		case 3:
+			fill = DenseFill
 		}
 		root, err := tr.Write(fill)
 		if err != nil {
