@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,8 +28,8 @@ func TestPutAllocations(t *testing.T) {
 		key         *Key
 	}{{1e3, 20_000, false, 0, nil}, {1e4, 15_000, false, 0, nil}, {1e5, 3000, false, 0, nil}, {1e6, 300, false, 0, nil}, {1e7, 30, false, 0, nil},
 		{1e6, 300, true, 0, nil}, {1e7, 30, true, 0, nil},
-		{1e3, 20_000, false, Zstd, nil}, {1e4, 5_000, false, Zstd, nil}, {1e6, 100, false, Zstd, nil}, {1e7, 30, true, Zstd, nil},
-		{1e3, 20_000, false, 0, testKey}, {1e4, 5_000, false, Zstd, testKey}, {1e6, 100, false, 0, testKey}, {1e7, 30, true, Zstd, testKey}} {
+		{1e3, 20_000, false, Zstd, nil}, {1e4, 5_000, false, Zstd, nil}, {1e6, 300, false, Zstd, nil}, {1e7, 30, true, Zstd, nil},
+		{1e3, 20_000, false, 0, testKey}, {1e4, 5_000, false, Zstd, testKey}, {1e6, 300, false, 0, testKey}, {1e7, 30, true, Zstd, testKey}} {
 		t.Run(fmt.Sprintf("%d-%v-%v-%v", c.size, c.concurrent, c.compression, c.key != nil), func(t *testing.T) {
 			if strconv.IntSize == 32 && c.size*c.count > 1<<28 {
 				t.Skip("the mappings of a transaction of half a GiB have no room in the addresses of a 32-bit program")
@@ -53,6 +54,9 @@ func TestPutAllocations(t *testing.T) {
 				fill(s, w, c.count)
 				must(t, s.flush())
 				var before, after runtime.MemStats
+				if c.compression != NoCompression { // encoders are in a pool, which the collector empties when it runs
+					defer debug.SetGCPercent(debug.SetGCPercent(-1))
+				}
 				runtime.ReadMemStats(&before)
 				fill(s, w, c.count)
 				must(t, s.flush())

@@ -22,7 +22,8 @@ type batch struct {
 	spaces   []workspace // that no Writer has now
 	moves    moverMemory // that no mover has now
 
-	long int // entries whose bytes are in a bucket already
+	long int  // entries whose bytes are in a bucket already
+	lean bool // the transaction has had many of them, see spillPages
 
 	came uint64 // new chunks that were brought to the index, see recent.go
 
@@ -36,7 +37,7 @@ const (
 	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
 	maxPending = 32 << 10
 	maxCounted = 64 << 10 // where only counts are changed
-	maxLong    = 8 << 10  // of chunks that are in their bucket already
+	maxLong    = 2 << 10  // of chunks that are in their bucket already: with leaves of 64 KiB, 128 MiB
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
 	// maxProbed is how many of the short leaves that are spilled are looked up first; if they
@@ -91,10 +92,11 @@ func (b *batch) release() {
 		clear(b.slabs[maxKeptSlabs:])
 		b.slabs = b.slabs[:maxKeptSlabs]
 	}
+	b.slabs = slices.DeleteFunc(b.slabs, func(slab []byte) bool { return cap(slab) < slabSize }) // what leaveSlabs has left of one
 	for i := range b.slabs {
 		b.slabs[i] = b.slabs[i][:0]
 	}
-	b.slab, b.came = 0, 0
+	b.slab, b.came, b.lean = 0, 0, false
 	if cap(b.frames) > maxKeptBuffer+maxArena {
 		b.frames = nil
 	}

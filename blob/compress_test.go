@@ -150,8 +150,8 @@ func TestFileWithoutCompression(t *testing.T) {
 }
 
 const (
-	goldenFixed   = "80073ad8bd414315102897cfb970af76a441803dc96f1f9e7ad887798be5dffb"
-	goldenFastCDC = "6b8df3df8503946364c481626630769cae1edbac53a100bc7e5c8dd553879fa9"
+	goldenFixed   = "7831b3e1060f9128952e0c2251929f3dd37c8c6d9f9bb47734c3a2ab72e748a7"
+	goldenFastCDC = "5f7229ccc31cc82164ea7a1a762b419bf5094fe0a46b4701e53127a63b1a22c8"
 )
 
 // goldenStore has leaves of all kinds, some of which have been removed, and nodes.

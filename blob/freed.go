@@ -225,7 +225,8 @@ func (f *freeing) begin(s *Store) error {
 	return s.damage()
 }
 
-// some deletes the bytes of at most n.
+// some deletes the bytes of at most n, and when those of all are deleted it forgets some records: there may be tens of thousands, which
+// took one transaction longer than it may take. One that a crash leaves deletes nothing once more.
 func (f *freeing) some(s *Store, n int) error {
 	for ; f.at < len(f.ids) && n > 0; n-- {
 		id := f.ids[f.at]
@@ -237,14 +238,18 @@ func (f *freeing) some(s *Store, n int) error {
 		}
 		f.at++
 	}
-	if !f.done() {
+	if f.at < len(f.ids) {
 		return nil
 	}
-	_, err := s.forgetNoted(f.records)
+	n = min(max(n, collectPiece), len(f.records))
+	_, err := s.forgetNoted(f.records[:n])
+	if err == nil {
+		f.records = f.records[n:]
+	}
 	return err
 }
 
-func (f *freeing) done() bool { return f.at == len(f.ids) }
+func (f *freeing) done() bool { return f.at == len(f.ids) && len(f.records) == 0 }
 
 // full tells whether no more is to be added before it is deleted.
 func (f *freeing) full() bool { return len(f.ids) >= maxWindow || len(f.records) >= maxRecords }

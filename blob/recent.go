@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 )
 
 // The index is in two buckets. What comes to it comes in the order of hashes, so that
@@ -35,9 +36,16 @@ func (s *Store) fresh() *holdfast.Bucket {
 	if come := s.index.Sequence() & comeMask; come != s.known {
 		s.known = come
 		s.elsewhere++
-		s.recent = s.bucket.Bucket(recentName)
+		s.setRecent(s.bucket.Bucket(recentName))
 	}
 	return s.recent
+}
+
+// setRecent notes that b, which may be nil, is the bucket of new chunks.
+func (s *Store) setRecent(b *holdfast.Bucket) {
+	if s.recent = b; b != nil && s.tx.Writable() {
+		bridge.SetDense(b)
+	}
 }
 
 // makeFresh is fresh, which it makes if there is none.
@@ -52,7 +60,7 @@ func (s *Store) makeFresh() (*holdfast.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.recent = b
+	s.setRecent(b)
 	return b, s.came(1)
 }
 
@@ -189,7 +197,7 @@ func (u *indexing) bucket(p *pending) (*holdfast.Bucket, error) {
 func (u *indexing) end() error {
 	s, k := u.s, u.b.came+u.coming
 	// Of a transaction that fills whole batches each counts for itself, since each is written early.
-	if u.b.came += u.came; len(u.b.entries) >= maxPending/2 {
+	if u.b.came += u.came; len(u.b.entries) >= maxPending/2 || u.b.long >= maxLong/2 {
 		u.b.came = 0
 	}
 	switch {

@@ -227,6 +227,8 @@ func openStore(b *holdfast.Bucket, key *Key) (*Store, error) {
 	}
 	if s.marks = bridge.Remembers(s.tx); s.tx.Writable() {
 		bridge.SetWide(s.packs, true)
+		bridge.SetDense(s.index)
+		bridge.SetDense(s.dead)
 		if o.hasFrames() {
 			bridge.SetTight(s.packs)
 		}
@@ -237,7 +239,7 @@ func openStore(b *holdfast.Bucket, key *Key) (*Store, error) {
 		}
 	}
 	s.known = s.index.Sequence() & comeMask
-	if s.recent = b.Bucket(recentName); s.recent == nil && b.Tx().Err() != nil {
+	if s.setRecent(b.Bucket(recentName)); s.recent == nil && b.Tx().Err() != nil {
 		return nil, b.Tx().Err()
 	}
 	return s, nil
