@@ -98,6 +98,9 @@ func TestCreateAndOpen(t *testing.T) {
 		if _, err := Open(nil); !errors.Is(err, ErrNotStore) {
 			t.Error(err)
 		}
+		if _, err := Create(nil, Options{}); !errors.Is(err, holdfast.ErrBucketNotFound) { // it panicked
+			t.Error(err)
+		}
 		for _, o := range []Options{{LeafSize: MinLeafSize - 1}, {LeafSize: MaxLeafSize + 1}, {LeafSize: -1}, {Algorithm: 3}, {Chunking: 3}} {
 			if _, err := Create(b, o); !errors.Is(err, ErrOptions) {
 				t.Errorf("%v: %v", o, err)

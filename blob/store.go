@@ -147,7 +147,7 @@ type Store struct {
 	failed error // what has left the buckets half changed, or nil
 }
 
-// Create makes a store of the bucket b, which must be empty: ErrNotEmpty. Options
+// Create makes a store of the bucket b, which must be empty: ErrNotEmpty; nil is holdfast.ErrBucketNotFound. Options
 // that no store can have are ErrOptions.
 func Create(b *holdfast.Bucket, o Options) (*Store, error) {
 	s, err := create(b, o)
@@ -158,6 +158,9 @@ func Create(b *holdfast.Bucket, o Options) (*Store, error) {
 }
 
 func create(b *holdfast.Bucket, o Options) (*Store, error) {
+	if b == nil {
+		return nil, holdfast.ErrBucketNotFound
+	}
 	db := b.Tx().DB()
 	if db == nil {
 		return nil, holdfast.ErrTxClosed

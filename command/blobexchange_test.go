@@ -107,9 +107,9 @@ func TestBlobExchangeUsage(t *testing.T) {
 		{"push blobs.db store --all sha256:1234567 --to x.db", "give the blobs, or --all", 2},
 		{"push blobs.db store --all", "give the other store with --to or with --exec", 2},
 		{"pull blobs.db store --all --from a --exec b", "give the other store with --from or with --exec", 2},
-		{"push blobs.db store --all --exec x --create", "--create is for --to; with --exec make the receiving store first, with the options of the other: holdfast blob put FILE STORE --create </dev/null", 2},
+		{"push blobs.db store --all --exec x --create", "--create is for --to; with --exec create the receiving store first, with the options of the other: holdfast blob create FILE STORE", 2},
 		// It said that the command of --exec has the file that receives, which is blobs.db:
-		{"pull blobs.db store --all --exec x --create", "--create is for --from; with --exec make the receiving store first", 2},
+		{"pull blobs.db store --all --exec x --create", "--create is for --from; with --exec create the receiving store first", 2},
 		{"push blobs.db store --all --exec x --to-store y", "--to-store is for --to; --exec has the store in its command", 2},
 		{"push blobs.db store --all --to blobs.db", "are one file", 2},
 		{"push blobs.db store --all --to x.db --keep-unfinished 0s", "give a second or more", 2},

@@ -80,6 +80,7 @@ var calls = []aCall{
 	{args: "delete BAD --bucket keys", writes: true},
 	{args: "import BAD in.jsonl --replace", writes: true},
 	{args: "import BAD keys --csv --input in.csv --replace", writes: true},
+	{args: "blob create BAD new", writes: true, root: notInStock},
 	{args: "blob put BAD store in.csv", writes: true, root: notInStock},
 	{args: "blob rm BAD store REF", writes: true, root: notInStock},
 	{args: "blob gc BAD store", writes: true, root: notInStock},

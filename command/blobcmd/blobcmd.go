@@ -26,7 +26,7 @@ them of a row, or by the row that "put --into" gave the reference to: BUCKET/KEY
 
 // otherWords are what other tools call commands.
 var otherWords = map[string][]string{
-	"put": {"add", "backup", "create", "init"}, "get": {"extract", "restore"}, "cat": {"dump"}, "ls": {"find", "list"},
+	"create": {"init", "make", "new"}, "put": {"add", "backup"}, "get": {"extract", "restore"}, "cat": {"dump"}, "ls": {"find", "list"},
 	"rm": {"delete", "forget", "remove"}, "gc": {"collect", "prune"}, "check": {"fsck", "repair", "verify"}, "stat": {"info", "leases", "stats"},
 	"push": {"copy", "sync"},
 }
@@ -34,7 +34,7 @@ var otherWords = map[string][]string{
 // NewCommand makes the command blob.
 func NewCommand(a *cli.App) *cobra.Command {
 	cmd := cli.Group("blob", "Store files of any size, and get them out again", blobHelp)
-	cmd.AddCommand(newBlobPut(a), newBlobGet(a), newBlobCat(a), newBlobLs(a), newBlobRm(a),
+	cmd.AddCommand(newBlobCreate(a), newBlobPut(a), newBlobGet(a), newBlobCat(a), newBlobLs(a), newBlobRm(a),
 		newBlobStat(a), newBlobDiff(a), newBlobCheck(a), newBlobGC(a), newBlobPush(a), newBlobPull(a), newBlobServe(a))
 	for _, child := range cmd.Commands() {
 		completeStore(a, child)

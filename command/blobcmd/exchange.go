@@ -159,7 +159,7 @@ func (x *exchanger) arguments() (err error) {
 	case f.exec != "" && f.otherStore != "":
 		return cli.Usagef("%s-store is for %s; --exec has the store in its command", x.option, x.option)
 	case f.exec != "" && f.create:
-		return cli.Usagef("--create is for %s; with --exec make the receiving store first, with the options of the other: %s blob put FILE STORE --create </dev/null", x.option, x.Name())
+		return cli.Usagef("--create is for %s; with --exec create the receiving store first, with the options of the other: %s blob create FILE STORE", x.option, x.Name())
 	case len(f.lease) == 0 || len(f.lease) > exchange.MaxLease:
 		return cli.Usagef("--lease: an id has 1 to %d bytes", exchange.MaxLease)
 	case f.keep < time.Second:

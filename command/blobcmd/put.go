@@ -82,11 +82,7 @@ func newBlobPut(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.create, "create", false, "create the file, the store, and the bucket of --into, if they do not exist")
-	flags.StringVar(&f.algorithm, "algorithm", "sha256", "of a new store, the hash: sha256|blake3")
-	flags.StringVar(&f.chunking, "chunking", "fixed", "of a new store, how blobs are cut, by length or by content: fixed|fastcdc")
-	flags.StringVar(&f.compress, "compress", "none", "of a new store, how what is stored is compressed, if that pays: none|zstd")
-	flags.BoolVar(&f.encrypt, "encrypt", false, "of a new store: encrypt it with the key of --key-file")
-	cli.SizeRangeVar(flags, &f.leafSize, "leaf-size", 0, blob.MinLeafSize, blob.MaxLeafSize, "of a new store, the length of the pieces; default: what fills 16 pages, 65488 bytes")
+	f.addOptions(flags)
 	flags.StringVar(&f.expect, "expect", "", "refuse a source that has not this SHA-256")
 	flags.StringVar(&f.into, "into", "", "path of a bucket in which a row gets the reference")
 	flags.StringVar(&f.name, "name", "", "with --into: the key of the row; default: the name of the file")
@@ -388,7 +384,7 @@ func (p *putter) print() error {
 		}
 		return nil
 	case p.JSON:
-		if len(p.r.Blobs) == 0 && !p.r.CreatedFile {
+		if len(p.r.Blobs) == 0 && !p.r.CreatedFile && !p.r.CreatedStore {
 			return nil
 		}
 		return p.PrintJSON(p.r)
