@@ -196,6 +196,8 @@ func TestHostileReceiver(t *testing.T) {
 		{"a result of nothing", [][]byte{frame(kindResult, result)}, ErrProtocol},
 		{"an empty result", [][]byte{frame(kindResult)}, ErrProtocol},
 		{"a result cut off", [][]byte{frame(kindResult, result[:5])}, ErrProtocol},
+		// 1 and that length, added as bytes, were 0, and the program that served panicked.
+		{"a result of a reference of 255 bytes", [][]byte{frame(kindResult, bytes.Repeat([]byte{0xff}, 300))}, ErrProtocol},
 		{"few digits", [][]byte{frame(kindFind, []byte("ab"))}, ErrProtocol},
 		{"no digits", [][]byte{frame(kindFind, []byte("nothing here"))}, ErrProtocol},
 		{"many digits", [][]byte{frame(kindFind, bytes.Repeat([]byte("a"), 5000))}, ErrProtocol},

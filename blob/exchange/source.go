@@ -238,11 +238,15 @@ func unreadable(tx *holdfast.Tx, err error) bool {
 
 // result takes what became of a blob that was offered.
 func (s *source) result(b []byte) error {
-	if len(b) == 0 || len(b) < 1+int(b[0]) || len(b)-1-int(b[0]) > maxText {
+	if len(b) == 0 {
+		return protocolf("an empty result")
+	}
+	n := 1 + int(b[0])
+	if len(b) < n || len(b)-n > maxText {
 		return protocolf("a result of %d bytes", len(b))
 	}
 	var ref blob.Ref
-	if err := ref.UnmarshalBinary(b[1 : 1+b[0]]); err != nil {
+	if err := ref.UnmarshalBinary(b[1:n]); err != nil {
 		return protocolf("a result: %v", err)
 	}
 	switch s.pending[ref] {
@@ -253,7 +257,7 @@ func (s *source) result(b []byte) error {
 	default:
 		s.pending[ref]--
 	}
-	if text := b[1+b[0]:]; len(text) > 0 {
+	if text := b[n:]; len(text) > 0 {
 		s.done(ref, fmt.Errorf("%w: %s", errNotStored, printable(text)))
 		return nil
 	}
