@@ -268,6 +268,28 @@ func (s *session) overhead() int {
 	return s.key.Overhead()
 }
 
+// findLabel is what the digits are sealed as by which a blob is looked for between encrypted stores: those of a SHA-256 can be
+// of content that is known, and a peer without the key is not to learn whether a store has it.
+var findLabel = []byte("digits of a blob\x00")
+
+func (s *session) sealDigits(digits string) []byte {
+	if s.key == nil {
+		return []byte(digits)
+	}
+	return s.key.SealMessage(nil, []byte(digits), findLabel)
+}
+
+func (s *session) openDigits(body []byte) ([]byte, error) {
+	if s.key == nil {
+		return body, nil
+	}
+	digits, err := s.key.OpenMessage(body, findLabel)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return digits, nil
+}
+
 // setLease checks and completes what the options say of the lease.
 func (s *session) setLease() error {
 	o := &s.o

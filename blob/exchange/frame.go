@@ -16,7 +16,7 @@ const (
 	kindHello  kind = 1 // first in both directions, see hello.go
 	kindFail   kind = 2 // text: the last message of a side that gives up
 	kindOffer  kind = 3 // receiver: more references, please
-	kindFind   kind = 4 // receiver: those of blobs whose address begins so; hexadecimal digits
+	kindFind   kind = 4 // receiver: those of blobs whose address begins so; hexadecimal digits, sealed as chunks are
 	kindRefs   kind = 5 // sender: for each reference its length as a uint16, and the reference
 	kindGet    kind = 6 // receiver: for each chunk its level, a byte, and its address
 	kindChunk  kind = 7 // sender, one for each of these, in order: a status, and the bytes

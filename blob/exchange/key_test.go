@@ -2,7 +2,9 @@ package exchange
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -115,6 +117,44 @@ func TestPeerWithoutKey(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// A peer that knew the id of the key, which any peer is told, and not the key, could ask a store that was served whether it had a
+// blob with a SHA-256, and so of some content; and what was asked for stood on the way in clear.
+func TestPeerWithoutKeyFinds(t *testing.T) {
+	encrypted := blob.Options{Algorithm: blob.KeyedBLAKE3, Chunking: blob.FixedSize, LeafSize: blob.MinLeafSize, Key: testKey}
+	from, into := newStore(t, encrypted), newStore(t, encrypted)
+	content := random(3, 1000)
+	digest := sha256.Sum256(content)
+	update(t, from, func(s *blob.Store) error {
+		w := s.Writer()
+		w.Digest(true)
+		_, err := w.Write(content)
+		if err == nil {
+			_, err = w.Commit()
+		}
+		return err
+	})
+	digits := fmt.Appendf(nil, "%x", digest)
+	h := hello{direction: pull, store: encrypted, sealed: true, key: testKey.ID()}
+	h.store.Key = nil
+	for name, body := range map[string][]byte{"in clear": digits, "with another key": otherKey.SealMessage(nil, digits, findLabel)} {
+		err := against(t, from, Options{}, func(w io.Writer) { send(w, frame(kindHello, h.append(nil)), frame(kindFind, body), frame(kindEnd)) })
+		if !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	here, there := net.Pipe()
+	conn := &recorded{Conn: here}
+	ended := make(chan error)
+	go func() { ended <- Serve(t.Context(), there, from, open, Options{}) }()
+	o := lease("L")
+	o.Find = []string{string(digits)}
+	stats, err := Pull(t.Context(), conn, into, open, nil, o)
+	must(t, errors.Join(err, <-ended, here.Close(), there.Close()))
+	if stats.Blobs != 1 || bytes.Contains(conn.all.Bytes(), digits) {
+		t.Errorf("%d blobs, and in clear on the way: %v", stats.Blobs, bytes.Contains(conn.all.Bytes(), digits))
+	}
 }
 
 // TestHelloOfKey: a greeting is what it was when it is decoded, and what is cut off is none.

@@ -100,7 +100,7 @@ func (k *sink) receive() error {
 		}
 	}
 	for {
-		refs, err := k.list(kindOffer, "")
+		refs, err := k.list(kindOffer, nil)
 		if err != nil || len(refs) == 0 {
 			return err
 		}
@@ -111,8 +111,8 @@ func (k *sink) receive() error {
 }
 
 // list asks for references.
-func (k *sink) list(what kind, text string) ([]blob.Ref, error) {
-	q, err := k.r.ask(what, nil, []byte(text))
+func (k *sink) list(what kind, body []byte) ([]blob.Ref, error) {
+	q, err := k.r.ask(what, nil, body)
 	if err == nil {
 		err = k.wait(q)
 	}
@@ -135,7 +135,7 @@ func (k *sink) find() error {
 			k.failed(fmt.Errorf("%.70q are not %d hexadecimal digits or more: %w", digits, MinDigits, blob.ErrInvalidRef))
 			continue
 		}
-		refs, err := k.list(kindFind, digits)
+		refs, err := k.list(kindFind, k.sealDigits(digits))
 		switch {
 		case err != nil:
 			return err

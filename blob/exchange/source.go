@@ -137,12 +137,16 @@ func (s *source) answer(err error) error {
 // maxFound bounds how many blobs are sent of those that were looked for: more than one is an error anyhow.
 const maxFound = 16
 
-func (s *source) find(digits []byte) error {
+func (s *source) find(body []byte) error {
+	digits, err := s.openDigits(body)
+	if err != nil {
+		return err
+	}
 	if len(digits) < MinDigits {
 		return protocolf("it looks for blobs by %d digits", len(digits))
 	}
 	var found []blob.Ref
-	err := s.view(func(store *blob.Store) (err error) {
+	err = s.view(func(store *blob.Store) (err error) {
 		found, err = store.Find(string(digits))
 		return err
 	})
