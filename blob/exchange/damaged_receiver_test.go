@@ -3,6 +3,7 @@ package exchange
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"holdfast"
@@ -43,6 +44,77 @@ func TestDamagedAtReceiver(t *testing.T) {
 					sound(t, into)
 					holds(t, into, refs[0], content, 1)
 				})
+			}
+		}
+	}
+}
+
+// A blob whose one leaf a repair had discarded, or whose root was damaged, was there for an exchange: nothing came, and the lease held
+// what could not be read. It comes again.
+func TestLostAtReceiver(t *testing.T) {
+	for _, o := range kinds {
+		for level, size := range []int{200, 20_000} {
+			from, into := newStore(t, o), newStore(t, o)
+			content := random(1, size)
+			refs := put(t, from, content)
+			put(t, into, content)
+			spoil(t, into, refs[0].Root(), uint8(level), false)
+			repair := func(want blob.ProblemKind) {
+				update(t, into, func(s *blob.Store) error {
+					_, err := s.Check(t.Context(), blob.CheckOptions{Data: true, Repair: true, Discard: true}, func(p blob.Problem) error {
+						if p.Kind != want {
+							t.Error(p)
+						}
+						return nil
+					})
+					return err
+				})
+			}
+			if level == 0 {
+				repair(blob.WrongContent)
+			}
+			if out := good(t, push, from, into, refs, lease("L")); out.stats.Chunks == 0 || out.stats.Whole > 0 {
+				t.Errorf("%s, %d bytes: %+v", name(o), size, out.stats)
+			}
+			if level > 0 {
+				repair(blob.LeakedBytes) // those that were damaged
+			}
+			sound(t, into, refs...) // the user of put
+			holds(t, into, refs[0], content, 2)
+		}
+	}
+}
+
+// An ingest of another program under the name of one of the exchange, or one whose state is damaged, ended the exchange, and no
+// other blob came. It is the error of its blob.
+func TestForeignIngest(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		for _, to := range []direction{push, pull} {
+			from, into := newStore(t, kinds[0]), newStore(t, kinds[0])
+			contents := [][]byte{random(1, 50_000), random(2, 60_000), random(3, 70_000)}
+			refs := put(t, from, contents...)
+			text, _ := refs[1].AppendText(nil)
+			other := ingestName("L", string(text))
+			update(t, into, func(s *blob.Store) error {
+				in, err := s.Ingest(other, blob.IngestOptions{WholeDigest: true})
+				if err == nil {
+					_, err = in.Write(contents[2][:10_000])
+				}
+				return errors.Join(err, in.Save())
+			})
+			if damaged {
+				must(t, into.Update(func(tx *holdfast.Tx) error {
+					return tx.Bucket(storeName).Bucket([]byte("ingests")).Bucket([]byte(other)).Put([]byte("state"), []byte{9, 9})
+				}))
+			}
+			out := exchange(t, to, from, into, refs, lease("L"), -1)
+			if out.err == nil || !strings.Contains(out.err.Error(), "with Abort") || out.serveErr != nil || out.stats.Blobs != 2 || out.stats.Failed != 1 {
+				t.Errorf("damaged %v: %v, %v, %+v", damaged, out.err, out.serveErr, out.stats)
+			}
+			holds(t, into, refs[0], contents[0], 1)
+			holds(t, into, refs[2], contents[2], 1)
+			if !damaged {
+				sound(t, into)
 			}
 		}
 	}

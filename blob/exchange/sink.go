@@ -176,7 +176,7 @@ func (k *sink) batch(refs []blob.Ref) error {
 			t := &transfer{ref: ref}
 			_, inline := ref.Inline()
 			if t.err = k.options.CheckRef(ref); t.err == nil && !inline && !seen[ref] {
-				t.done, t.err = store.Has(ref)
+				t.done, t.err = isThere(store, ref)
 			}
 			switch {
 			case t.err != nil:
@@ -204,6 +204,15 @@ func (k *sink) batch(refs []blob.Ref) error {
 		err = k.transfer()
 	}
 	return err
+}
+
+// isThere tells whether the store has a blob, whose root is not known to be lost or damaged: such a one is to come again.
+func isThere(store *blob.Store, ref blob.Ref) (bool, error) {
+	has, err := store.Has(ref)
+	if err != nil || !has {
+		return false, err
+	}
+	return store.HasChunk(ref.Root())
 }
 
 // findUnfinished notes the ingests of what has arrived of blobs for the lease.

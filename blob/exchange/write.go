@@ -81,7 +81,7 @@ func (w *writing) step(s *step) error {
 	if t.ref.Level() == 0 {
 		return w.leaf(s)
 	}
-	if err := w.ingest(t); err != nil || t.done {
+	if err := w.ingest(t); err != nil || t.done || t.err != nil {
 		return err
 	}
 	switch at := w.in.Offset(); {
@@ -168,16 +168,20 @@ func (w *writing) ingest(t *transfer) (err error) {
 	if err := w.save(); err != nil {
 		return err
 	}
-	has, err := w.store.Has(t.ref)
+	has, err := isThere(w.store, t.ref)
 	if err != nil {
 		return err
 	}
 	o := blob.IngestOptions{Size: t.ref.Size(), Lifetime: w.o.Keep}
 	if !has {
-		if w.in, err = w.store.Ingest(t.name, o); err != nil {
-			return fmt.Errorf("%w; drop it with Abort, or exchange with another lease", err)
+		// One of the same name that cannot be gone on with, as another's, does not end the others. If the error is one of the
+		// transaction, its commit has it, too.
+		in, err := w.store.Ingest(t.name, o)
+		if err != nil {
+			w.fail(t, fmt.Errorf("%w; drop it with Abort, or exchange with another lease", err))
+			return nil
 		}
-		w.t, t.kept = t, true
+		w.in, w.t, t.kept = in, t, true
 		return nil
 	}
 	if err := w.lease.Add(t.ref); err != nil {
@@ -189,10 +193,10 @@ func (w *writing) ingest(t *transfer) (err error) {
 		return nil
 	}
 	in, err := w.store.Ingest(t.name, o) // of what had arrived
-	if err == nil {
-		err = in.Abort()
+	if err != nil {
+		return nil // it is another's
 	}
-	return err
+	return in.Abort()
 }
 
 // save saves the open ingest.
