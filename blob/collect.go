@@ -124,25 +124,33 @@ func (c *collector) some(limit int) error {
 		if err := c.take(min(limit-c.removed, collectBatch)); err != nil {
 			return err
 		}
-		for i := range c.batch {
-			if err := c.release(&c.batch[i]); err != nil {
-				return err
-			}
-		}
-		for i := range c.batch {
-			b := &c.batch[i]
-			c.at = &b.key
-			if err := c.remove(b); err != nil {
-				return fmt.Errorf("remove chunk %v: %w", b.key, err)
-			}
-			if err := c.s.forgetDigest(&b.key); err != nil {
-				return err
-			}
-			c.removed++
-			c.bytes += int64(b.e.size())
-			c.nodes = c.nodes || b.key.level > 0
+		if err := c.removeBatch(); err != nil {
+			return c.s.fail(err) // children were released of nodes that are still there, and would be again
 		}
 		c.at = nil
+	}
+	return nil
+}
+
+// removeBatch removes what was taken.
+func (c *collector) removeBatch() error {
+	for i := range c.batch {
+		if err := c.release(&c.batch[i]); err != nil {
+			return err
+		}
+	}
+	for i := range c.batch {
+		b := &c.batch[i]
+		c.at = &b.key
+		if err := c.remove(b); err != nil {
+			return fmt.Errorf("remove chunk %v: %w", b.key, err)
+		}
+		if err := c.s.forgetDigest(&b.key); err != nil {
+			return err
+		}
+		c.removed++
+		c.bytes += int64(b.e.size())
+		c.nodes = c.nodes || b.key.level > 0
 	}
 	return nil
 }

@@ -173,10 +173,10 @@ func (s *Store) forgetDigest(k *chunkKey) error {
 	if digest == nil {
 		return s.tx.Err()
 	}
-	// Without its digest, which Check reports, the other key is not known.
+	// Without its digest, which Check reports, the other key is not known. Nor does a bucket in its place keep the chunk.
 	if sum, err := s.openDigest(key[:], digest); err == nil {
 		at := s.digestKey(&sum)
-		if err := b.Delete(at[:]); err != nil {
+		if err := b.Delete(at[:]); err != nil && !errors.Is(err, holdfast.ErrIncompatibleValue) {
 			return err
 		}
 	}
