@@ -84,6 +84,12 @@ func (s *Store) ByDigest(sha256 [32]byte) (Ref, error) {
 	case !ok:
 		return Ref{}, notFound
 	}
+	if s.options.Key != nil { // the reference is not sealed, and may have been exchanged with another
+		root := ref.key()
+		if key := root.encode(); !s.leadsTo(key[:], b.Get(key[:]), at[:]) {
+			return Ref{}, firstError(s.tx.Err(), corruptf("digest sha256:%x leads to blob %v, which has another", sha256, ref))
+		}
+	}
 	return ref, nil
 }
 
