@@ -29,6 +29,7 @@ var exchangeMinimums = map[string]int{
 	"an ingest":           8,
 	"goes on after a cut": 30,
 	"compressed":          30,
+	"encrypted":           30,
 	"resumed":             20,
 	"reused":              2,
 }
@@ -78,6 +79,9 @@ func newExchangeRun(seed uint64, tally *soak.Tally) *exchangeRun {
 	r.options = blob.Options{LeafSize: blob.MinLeafSize, Algorithm: blob.Algorithm(1 + rng.IntN(2)), Chunking: blob.Chunking(1 + rng.IntN(2))}
 	if seed%2 == 0 {
 		r.options.Compression = blob.Zstd
+	}
+	if seed%4 < 2 {
+		r.options.Key, r.options.Algorithm = blobKey, blob.KeyedBLAKE3
 	}
 	return r
 }
@@ -171,6 +175,9 @@ func (r *exchangeRun) step() error {
 		r.calls, r.cut, r.features = 0, 0, []string{to}
 		if r.options.Compression != blob.NoCompression {
 			r.features = append(r.features, "compressed")
+		}
+		if r.options.Key != nil {
+			r.features = append(r.features, "encrypted")
 		}
 		if r.rng.IntN(2) == 0 {
 			r.cut = 1 + r.rng.IntN(12)
