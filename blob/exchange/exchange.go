@@ -29,7 +29,8 @@ type Options struct {
 	// peer's error after all others have arrived.
 	All bool
 	// Find has Pull receive blobs by the first digits, in hexadecimal, of their address or their SHA-256
-	// (blob.Store.Find): MinDigits or more. Each must lead to one blob.
+	// (blob.Store.Find): MinDigits or more. Each must lead to one blob. One whose address does not begin so is read when it has
+	// arrived: if its SHA-256 does not either, that is its error, though the lease holds it.
 	Find []string
 	// ReadOnly has Serve refuse what is pushed.
 	ReadOnly bool

@@ -44,6 +44,41 @@ func TestAllAndFind(t *testing.T) {
 	holds(t, into, refs[0], many[0], 1)
 }
 
+// A peer that was asked for a blob by its SHA-256 gave another one, and that was taken for it. It is read, and an error.
+func TestFindAnother(t *testing.T) {
+	for _, to := range []bool{false, true} {
+		from, into := newStore(t, kinds[0]), newStore(t, kinds[0])
+		content, other := random(1, 200_000), random(2, 200_000)
+		var sum [32]byte
+		var ref blob.Ref
+		update(t, from, func(s *blob.Store) (err error) {
+			w := s.Writer()
+			w.Digest(true)
+			if _, err = w.Write(content); err == nil {
+				ref, err = w.Commit()
+			}
+			sum, _ = w.DigestSum()
+			return err
+		})
+		if to { // the peer's store says that the other one has this SHA-256
+			otherRef := put(t, from, other)[0]
+			must(t, from.Update(func(tx *holdfast.Tx) error {
+				p, _ := otherRef.MarshalBinary()
+				return tx.Bucket(storeName).Bucket([]byte("digests")).Put(sum[:], p)
+			}))
+		}
+		o := lease("L")
+		o.Find = []string{strings.ToUpper(hex.EncodeToString(sum[:]))[:20]}
+		out := exchange(t, pull, from, into, nil, o, -1)
+		if out.serveErr != nil || to != errors.Is(out.err, errNotSought) || !to && (out.err != nil || out.stats.Blobs != 1) || to && (out.stats.Blobs != 0 || out.stats.Failed != 1) {
+			t.Errorf("%v, %v, %+v", out.err, out.serveErr, out.stats)
+		}
+		if !to {
+			holds(t, into, ref, content, 1)
+		}
+	}
+}
+
 // TestOneIsMissing: a blob that the sender does not have, or that is damaged there, is an error of that blob only.
 func TestOneIsMissing(t *testing.T) {
 	for _, to := range []direction{push, pull} {

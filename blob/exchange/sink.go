@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +18,8 @@ type sink struct {
 	r       *receiver
 	given   []blob.Ref // what was asked for by the caller
 	offered bool       // the peer says what is to be received
+
+	sought map[blob.Ref][]string // the digits by which the peer has found a blob that has another address: of its SHA-256, it says
 
 	unfinished map[string]int64 // ingests of this lease, and how far they have come
 	mends      bool             // a chunk was found to be damaged: what is written is compared with what is stored
@@ -72,7 +76,7 @@ const (
 )
 
 func newSink(s *session) *sink {
-	k := &sink{session: s, r: newReceiver(s), asked: map[blob.Chunk]*slot{}}
+	k := &sink{session: s, r: newReceiver(s), asked: map[blob.Chunk]*slot{}, sought: map[blob.Ref][]string{}}
 	s.ended = k.r.end
 	return k
 }
@@ -145,6 +149,36 @@ func (k *sink) find() error {
 			k.failed(fmt.Errorf("%s: %w", digits, errSeveral))
 		default:
 			k.given = append(k.given[:len(k.given):len(k.given)], refs[0])
+			if digits = strings.ToLower(digits); !strings.HasPrefix(refs[0].Address().String(), digits) {
+				k.sought[refs[0]] = append(k.sought[refs[0]], digits)
+			}
+		}
+	}
+	return nil
+}
+
+// errNotSought is of a blob that a peer has given for another.
+var errNotSought = errors.New("neither its address nor its SHA-256 begins with the digits that were looked for")
+
+// isSought reads a blob that has arrived, and that was found by its SHA-256, and is an error if it has another.
+func (k *sink) isSought(ref blob.Ref) error {
+	digits := k.sought[ref]
+	if len(digits) == 0 {
+		return nil
+	}
+	r, err := blob.OpenReader(k.ctx, k.db, k.open, ref)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := sha256.New()
+	if _, err := r.WriteTo(h); err != nil {
+		return err
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	for _, d := range digits {
+		if !strings.HasPrefix(sum, d) {
+			return fmt.Errorf("%s: %w", d, errNotSought)
 		}
 	}
 	return nil
@@ -317,6 +351,9 @@ func (k *sink) drop(n int) {
 
 // finish tells what has become of a blob.
 func (k *sink) finish(t *transfer) error {
+	if t.err == nil {
+		t.err = k.isSought(t.ref)
+	}
 	k.done(t.ref, t.err)
 	if !k.offered {
 		return nil
