@@ -169,6 +169,15 @@ func (in *Ingest) Name() string { return in.name }
 // Offset is how many bytes of the content were written: the next Write goes on there.
 func (in *Ingest) Offset() int64 { return in.w.Size() }
 
+// DigestSum is the SHA-256 of what was written so far, if it is computed (IngestOptions.WholeDigest): who goes on can compare
+// it with that of the content that comes.
+func (in *Ingest) DigestSum() (sum [32]byte, ok bool) {
+	if in.whole != nil {
+		in.whole.Sum(sum[:0])
+	}
+	return sum, in.whole != nil
+}
+
 // Write writes p after what was written. p is not kept. An error gives up what was
 // written since the last Save.
 func (in *Ingest) Write(p []byte) (int, error) {
@@ -246,10 +255,7 @@ func (in *Ingest) Commit() (Ref, error) {
 }
 
 func (in *Ingest) commit() (Ref, error) {
-	var sum [32]byte
-	if in.whole != nil {
-		in.whole.Sum(sum[:0])
-	}
+	sum, _ := in.DigestSum()
 	// The size first: it says more.
 	if o := &in.state.options; o.Size > 0 && in.w.Size() != o.Size {
 		return Ref{}, fmt.Errorf("%w: %d bytes, not %d", ErrSizeMismatch, in.w.Size(), o.Size)

@@ -302,3 +302,28 @@ func TestIngestExpires(t *testing.T) {
 	})
 	view(t, db, func(s *Store) { must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf()})) })
 }
+
+// TestIngestDigestSum: the digest of what was written so far is known also of an ingest that is gone on with, and changes nothing.
+func TestIngestDigestSum(t *testing.T) {
+	db := newStore(t, Options{LeafSize: MinLeafSize})
+	content := noise(1, 5000)
+	for _, n := range []int{0, 1, 64, 1000, 3000, 5000} {
+		update(t, db, func(s *Store) {
+			in := must2(s.Ingest("in", IngestOptions{WholeDigest: true}))
+			must2(in.Write(content[in.Offset():n]))
+			if sum, ok := in.DigestSum(); !ok || Address(sum) != SHA256.sum(content[:n]) {
+				t.Errorf("%d bytes: %x, %v", n, sum, ok)
+			}
+			must(t, in.Save())
+		})
+	}
+	update(t, db, func(s *Store) {
+		if _, ok := must2(s.Ingest("other", IngestOptions{})).DigestSum(); ok {
+			t.Error("a digest that is not computed")
+		}
+		ref := must2(must2(s.Ingest("in", IngestOptions{})).Commit())
+		if got := must2(s.ByDigest(SHA256.sum(content))); got != ref {
+			t.Error(got)
+		}
+	})
+}

@@ -384,6 +384,9 @@ func TestBlobResume(t *testing.T) {
 	check(t, os.WriteFile("short", data[:100], 0o600))
 	wantIn(t, run(t, "blob", "put", "x.db", "store", "short", "--resume", name), 1, "", "short: has 100 bytes, and 2.0 MiB (2,097,157 bytes) are stored by the name "+name+" already; this is another file; ")
 	wantIn(t, putFrom(t, bytes.NewReader(data[:100]), "x.db", "store", "--resume", name), 1, "", "standard input: ends after 100 bytes, and 2.0 MiB")
+	// Another source was gone on with: the blob began with the one, and ended with the other.
+	check(t, os.WriteFile("another", random(4, 5<<20), 0o600))
+	wantIn(t, run(t, "blob", "put", "x.db", "store", "another", "--resume", name), 1, "", "another: does not begin with the 2.0 MiB (2,097,157 bytes) that are stored by the name "+name+" already; this is another source; ")
 	wantIn(t, broken(3<<20+7, "--resume", name), 1, "", "3.0 MiB (3,145,735 bytes) of standard input are stored; go on with: holdfast blob put x.db store - --resume "+name+"\n")
 	check(t, os.WriteFile("whole", data, 0o600))
 	wantIn(t, run(t, "blob", "put", "x.db", "store", "whole", "--resume", name), 0, digestOf(data)+"  5.0 MiB (5,242,880 bytes), from 3.0 MiB on (new)\n", "")

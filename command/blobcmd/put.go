@@ -29,8 +29,8 @@ when both are.
 
 A large source is stored in many transactions, of some 32 MiB each, and takes some tens of MiB of memory whatever
 its size. Where one ends early, what was stored stays if a first transaction was committed, and put says how it
-is continued: with its flags, --resume and the name that it was given. Files are read on from where the last one ended, standard input
-has to come from its beginning again. --resume names a put also from its first time on. "rm
+is continued: with its flags, --resume and the name that it was given. The source is read from its beginning again, and
+has to begin with the same bytes. --resume names a put also from its first time on. "rm
 --unfinished" drops it; so does gc when nothing was added for as long as --keep-unfinished says.
 
 --into puts the reference into a row of a bucket, in the transaction that ends the blob: under the

@@ -3,6 +3,7 @@ package blobcmd
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -118,13 +119,14 @@ func (u *upload) begin(b *blobs) (*blob.Ingest, error) {
 	}
 	u.put.Resumed = ingest.Offset()
 	u.saved = ingest.Offset()
-	err = u.skip(ingest.Offset())
+	err = u.skip(ingest)
 	u.other = err != nil && u.ctx.Err() == nil
 	return ingest, err
 }
 
-// skip skips what is stored of the source.
-func (u *upload) skip(n int64) error {
+// skip skips what is stored of the source, which must begin with the same bytes.
+func (u *upload) skip(ingest *blob.Ingest) error {
+	n := ingest.Offset()
 	if n == 0 {
 		return nil
 	}
@@ -132,7 +134,12 @@ func (u *upload) skip(n int64) error {
 		return &cli.FileError{File: u.in.Name, What: fmt.Sprintf("has %s, and %s are stored by the name %s already", cli.SizeExactly(u.in.Size), cli.SizeExactly(n), cli.Shorten(u.ingest)),
 			Next: "this is another file; give the put another name, or drop what is stored with: " + u.dropLine(), Err: blob.ErrSizeMismatch}
 	}
-	skipped, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(u.in, n), u.buf)
+	h := sha256.New()
+	skipped, err := io.CopyBuffer(struct{ io.Writer }{h}, io.LimitReader(u.in, n), u.buf)
+	if sum, ok := ingest.DigestSum(); err == nil && skipped == n && ok && !bytes.Equal(h.Sum(nil), sum[:]) {
+		err = &cli.FileError{File: u.in.Name, What: fmt.Sprintf("does not begin with the %s that are stored by the name %s already", cli.SizeExactly(n), cli.Shorten(u.ingest)),
+			Next: "this is another source; give the put another name, or drop what is stored with: " + u.dropLine(), Err: blob.ErrIngestOptions}
+	}
 	if err == nil && skipped < n {
 		err = &cli.FileError{File: u.in.Name, What: fmt.Sprintf("ends after %s, and %s are stored by the name %s already", cli.SizeExactly(skipped), cli.SizeExactly(n), cli.Shorten(u.ingest)),
 			Next: "give all of it from the beginning", Err: io.ErrUnexpectedEOF}
