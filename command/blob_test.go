@@ -271,7 +271,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"check plain.db b", 1, "bucket b is not a store of blobs"},
 		{"check plain.db b --repair", 1, "bucket b is not a store of blobs"},
 		{"nothing", 2, `unknown command "nothing" for "holdfast blob"`},
-		{"create blobs.db store", 2, `unknown command "create" for "holdfast blob"; similar: put`}, // restic's and others' words led nowhere
+		{"init blobs.db store", 2, `unknown command "init" for "holdfast blob"; similar: create`}, // restic's and others' words led nowhere
 		{"list blobs.db store", 2, `unknown command "list" for "holdfast blob"; similar: ls`},
 		{"prune blobs.db store", 2, `unknown command "prune" for "holdfast blob"; similar: gc`},
 		{"delete blobs.db store x", 2, `unknown command "delete" for "holdfast blob"; similar: rm`},

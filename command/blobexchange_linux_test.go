@@ -27,6 +27,9 @@ func TestBlobExchangeExec(t *testing.T) {
 	must(t, "blob", "pull", "here.db", "store", "--all", "--exec", serveLine(t, "there.db store --read-only"))
 	received(t, "here.db", "store", a, b)
 	must(t, "blob", "push", "blobs.db", "store", digestOf(a), "--exec", serveLine(t, "here.db store --lease own"))
+	wantIn(t, run(t, "blob", "push", "blobs.db", "store", digestOf(a), "--exec", serveLine(t, "here.db store --lease own --verify")), 0, "0 bytes in 0 chunks came over", "")
+	spoilLeaf(t, "here.db", a[4096:8192])
+	wantIn(t, run(t, "blob", "push", "blobs.db", "store", digestOf(a), "--exec", serveLine(t, "here.db store --lease own --verify")), 0, "in 1 chunk came over", "")
 	if stat := must(t, "blob", "stat", "here.db", "store"); !strings.Contains(stat, "own of 1 blob until it is released") {
 		t.Error(stat)
 	}

@@ -51,6 +51,39 @@ func refOf(t *testing.T, file, store string, size int) string {
 	return ""
 }
 
+// spoilLeaf has zeros in place of a leaf.
+func spoilLeaf(t *testing.T, file string, leaf []byte) {
+	t.Helper()
+	change(t, file, func(tx *holdfast.Tx) error {
+		leaves := tx.Bucket([]byte("store")).Bucket([]byte("leaves"))
+		for k, v := range leaves.All() {
+			if bytes.Equal(v, leaf) {
+				return leaves.Put(bytes.Clone(k), make([]byte, len(v)))
+			}
+		}
+		return errors.New("no such leaf")
+	})
+}
+
+// TestBlobExchangeVerify: of a blob that is there what is damaged comes again with --verify, both ways.
+func TestBlobExchangeVerify(t *testing.T) {
+	a, _ := makeExchange(t)
+	wantIn(t, run(t, "blob", "push", "blobs.db", "store", "--all", "--exec", "x", "--verify"), 2, "", "--verify is for the store that receives; give it to blob serve in the command of --exec")
+	must(t, "blob", "push", "blobs.db", "store", "--all", "--to", "other.db", "--create")
+	for _, args := range [][]string{{"push", "blobs.db", "store", "--to", "other.db"}, {"pull", "other.db", "store", "--from", "blobs.db"}} {
+		spoilLeaf(t, "other.db", a[4096:8192])
+		args = append([]string{"blob"}, append(args, "--all")...)
+		must(t, args...)
+		if run(t, "blob", "cat", "other.db", "store", refOf(t, "other.db", "store", len(a))).code == 0 {
+			t.Fatal("without --verify it was read")
+		}
+		wantIn(t, run(t, append(args, "--verify")...), 0, "in 1 chunk came over", "")
+		if got := must(t, "blob", "cat", "other.db", "store", refOf(t, "other.db", "store", len(a))); got != string(a) {
+			t.Error("the blob is not what it was")
+		}
+	}
+}
+
 // TestBlobExchange copies blobs between two files, both ways.
 func TestBlobExchange(t *testing.T) {
 	a, b := makeExchange(t)

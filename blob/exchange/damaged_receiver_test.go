@@ -85,6 +85,49 @@ func TestLostAtReceiver(t *testing.T) {
 	}
 }
 
+// TestVerify: with Verify leaves and nodes deep in a blob that is there come again if they are damaged, or lost, and nothing else does.
+func TestVerify(t *testing.T) {
+	for _, o := range kinds {
+		for _, what := range []string{"nothing", "leaf", "lost leaf", "node"} {
+			t.Run(name(o)+" "+what, func(t *testing.T) {
+				from, into := newStore(t, o), newStore(t, o)
+				contents := [][]byte{random(1, 200<<10), random(2, 100)}
+				refs := put(t, from, contents...)
+				put(t, into, contents...)
+				repair := func(discard bool) {
+					update(t, into, func(s *blob.Store) error {
+						_, err := s.Check(t.Context(), blob.CheckOptions{Data: true, Repair: true, Discard: discard}, func(p blob.Problem) error { return nil })
+						return err
+					})
+				}
+				want := int64(1)
+				switch what {
+				case "nothing":
+					want = 0
+				case "node":
+					spoil(t, into, refs[0].Root(), 1, true)
+				default:
+					spoil(t, into, refs[0].Root(), 0, true)
+				}
+				if what == "lost leaf" {
+					repair(true)
+				}
+				options := lease("L")
+				options.Verify = true
+				out := exchange(t, pull, from, into, refs, options, -1)
+				if out.err != nil || out.serveErr != nil || out.stats.Blobs != 2 || out.stats.Chunks != want || out.stats.Transactions != 1 {
+					t.Errorf("%v, %v, %+v", out.err, out.serveErr, out.stats)
+				}
+				repair(false) // takes off the damaged bytes
+				sound(t, into, refs...)
+				for i, ref := range refs {
+					holds(t, into, ref, contents[i], 2)
+				}
+			})
+		}
+	}
+}
+
 // An ingest of another program under the name of one of the exchange, or one whose state is damaged, ended the exchange, and no
 // other blob came. It is the error of its blob.
 func TestForeignIngest(t *testing.T) {

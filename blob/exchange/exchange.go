@@ -32,6 +32,10 @@ type Options struct {
 	// (blob.Store.Find): MinDigits or more. Each must lead to one blob. One whose address does not begin so is read when it has
 	// arrived: if its SHA-256 does not either, that is its error, though the lease holds it.
 	Find []string
+	// Verify has the side that receives, Pull or Serve, read what it has of each blob, as blob.Store.VerifyStored: what is damaged
+	// or lost of it comes again. Without it a blob is taken for whole whose root is. Each leaf is gone through as often as it
+	// occurs, without an end if a peer makes up a blob of zeros: it is for peers that are trusted.
+	Verify bool
 	// ReadOnly has Serve refuse what is pushed.
 	ReadOnly bool
 

@@ -76,7 +76,7 @@ const (
 )
 
 func newSink(s *session) *sink {
-	k := &sink{session: s, r: newReceiver(s), asked: map[blob.Chunk]*slot{}, sought: map[blob.Ref][]string{}}
+	k := &sink{session: s, r: newReceiver(s), asked: map[blob.Chunk]*slot{}, sought: map[blob.Ref][]string{}, mends: s.o.Verify}
 	s.ended = k.r.end
 	return k
 }
@@ -210,7 +210,7 @@ func (k *sink) batch(refs []blob.Ref) error {
 			t := &transfer{ref: ref}
 			_, inline := ref.Inline()
 			if t.err = k.options.CheckRef(ref); t.err == nil && !inline && !seen[ref] {
-				t.done, t.err = isThere(store, ref)
+				t.done, t.err = k.isThere(store, ref)
 			}
 			switch {
 			case t.err != nil:
@@ -240,10 +240,11 @@ func (k *sink) batch(refs []blob.Ref) error {
 	return err
 }
 
-// isThere tells whether the store has a blob, whose root is not known to be lost or damaged: such a one is to come again.
-func isThere(store *blob.Store, ref blob.Ref) (bool, error) {
+// isThere tells whether the store has a blob, whose root is not known to be lost or damaged: such a one is to come again, and with
+// Verify each is gone through.
+func (k *sink) isThere(store *blob.Store, ref blob.Ref) (bool, error) {
 	has, err := store.Has(ref)
-	if err != nil || !has {
+	if err != nil || !has || k.o.Verify {
 		return false, err
 	}
 	return store.HasChunk(ref.Root())

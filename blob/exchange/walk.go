@@ -57,6 +57,7 @@ func (k *sink) plan() error {
 	for len(k.queue) > 0 && k.room() {
 		var nodes []*slot
 		err := k.view(func(store *blob.Store) (err error) {
+			store.VerifyStored(k.o.Verify)
 			nodes, err = k.planSome(store)
 			return err
 		})
@@ -165,7 +166,7 @@ func (k *sink) planNode(store *blob.Store, t *transfer, c *blob.Chunk) ([]*slot,
 		if err != nil {
 			return nil, err
 		}
-		if v.Full() && w.offset >= t.start && !t.leaves {
+		if v.Full() && w.offset >= t.start && !t.leaves && !k.o.Verify {
 			k.add(t, stepChunk, *c, nil)
 			w.pass()
 			return nil, nil

@@ -168,7 +168,7 @@ func (w *writing) ingest(t *transfer) (err error) {
 	if err := w.save(); err != nil {
 		return err
 	}
-	has, err := isThere(w.store, t.ref)
+	has, err := w.isThere(w.store, t.ref)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ a blob of the other store; with --exec by a digest or its first digits, not by a
 type exchangeFlags struct {
 	cli.StoreName
 	other, otherStore, exec string // other: of --to or --from
-	all, create             bool
+	all, create, verify     bool
 	lease                   string
 	leaseFor, keep          time.Duration
 }
@@ -54,6 +54,7 @@ func (f *exchangeFlags) add(flags *pflag.FlagSet, other string) {
 	flags.StringVar(&f.exec, "exec", "", "command that serves the other store on its standard input and output")
 	flags.BoolVar(&f.all, "all", false, "copy all blobs that have users")
 	flags.BoolVar(&f.create, "create", false, "create the receiving file and store if they do not exist; not with --exec")
+	flags.BoolVar(&f.verify, "verify", false, verifyText)
 	flags.StringVar(&f.lease, "lease", "exchange", "lease of the receiving store that holds the blobs")
 	cli.DurationVar(flags, &f.leaseFor, "lease-for", 0, "for how long it does; 0: until it is released")
 	cli.DurationVar(flags, &f.keep, "keep-unfinished", exchange.DefaultKeep, "for how long what has arrived of a blob is kept if the rest does not")
@@ -160,6 +161,8 @@ func (x *exchanger) arguments() (err error) {
 		return cli.Usagef("%s-store is for %s; --exec has the store in its command", x.option, x.option)
 	case f.exec != "" && f.create:
 		return cli.Usagef("--create is for %s; with --exec create the receiving store first, with the options of the other: %s blob create FILE STORE", x.option, x.Name())
+	case f.exec != "" && f.verify && x.pushes:
+		return cli.Usagef("--verify is for the store that receives; give it to blob serve in the command of --exec")
 	case len(f.lease) == 0 || len(f.lease) > exchange.MaxLease:
 		return cli.Usagef("--lease: an id has 1 to %d bytes", exchange.MaxLease)
 	case f.keep < time.Second:
@@ -282,7 +285,7 @@ func (x *exchanger) exchange(ctx context.Context) error {
 	}
 	var done atomic.Int64
 	what, run := "sending", exchange.Push
-	o := exchange.Options{Lease: x.f.lease, Keep: x.f.keep, Find: x.find}
+	o := exchange.Options{Lease: x.f.lease, Keep: x.f.keep, Find: x.find, Verify: x.f.verify}
 	o.Progress = func(s exchange.Stats) { done.Store(max(s.Bytes, s.ChunkBytes)) }
 	if !x.pushes {
 		what, run, o.All = "receiving", exchange.Pull, x.f.all && x.peer.file == ""
@@ -334,6 +337,7 @@ otherwise add to any lease of the store, and have it expire.`
 type serveFlags struct {
 	cli.StoreName
 	readOnly bool
+	verify   bool
 	lease    string
 	leaseFor time.Duration
 }
@@ -349,6 +353,7 @@ func newBlobServe(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.readOnly, "read-only", false, "open the file for reading, and refuse what is pushed")
+	flags.BoolVar(&f.verify, "verify", false, verifyText)
 	flags.StringVar(&f.lease, "lease", "", "lease that holds what is pushed")
 	cli.DurationVar(flags, &f.leaseFor, "lease-for", 0, "with --lease: for how long it does; 0: until it is released")
 	f.AddStoreFlag(cmd)
@@ -379,7 +384,7 @@ func blobServe(c *cli.Call, f serveFlags) error {
 	if x.db, err = x.openFile(x.file, x.path, !f.readOnly); err != nil {
 		return err
 	}
-	o := exchange.Options{ReadOnly: f.readOnly, Lease: f.lease}
+	o := exchange.Options{ReadOnly: f.readOnly, Lease: f.lease, Verify: f.verify}
 	if f.leaseFor > 0 {
 		o.Expires = time.Now().Add(f.leaseFor)
 	}

@@ -39,7 +39,7 @@ func (p *peer) connect(ctx context.Context, c *cli.Call) (conn io.ReadWriteClose
 		here, there := net.Pipe()
 		served := make(chan error, 1)
 		go func() {
-			served <- exchange.Serve(ctx, there, p.db.DB, storeOf(c, p.file, p.path), exchange.Options{})
+			served <- exchange.Serve(ctx, there, p.db.DB, storeOf(c, p.file, p.path), exchange.Options{Verify: p.flags.verify})
 			_ = there.Close() // a pipe in memory
 		}()
 		return here, func(bool) error { _ = here.Close(); return <-served }, nil

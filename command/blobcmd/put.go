@@ -89,11 +89,14 @@ func newBlobPut(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.replace, "replace", false, "with --into: replace the reference that a row has, and give up its blob")
 	flags.StringVar(&f.resume, "resume", "", "name of the put, to continue it if it was interrupted")
 	cli.DurationVar(flags, &f.keep, "keep-unfinished", 7*24*time.Hour, "for how long what is stored is kept if the put is interrupted; 0: for ever")
-	flags.BoolVar(&f.verify, "verify", false, "read what is stored already of a source, and store again what of it is damaged or missing")
+	flags.BoolVar(&f.verify, "verify", false, verifyText)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print digests only, a line each")
 	f.AddStoreFlag(cmd)
 	return cmd
 }
+
+// verifyText is what --verify does, wherever something is stored.
+const verifyText = "read what is stored already, and store again what of it is damaged or lost"
 
 // putter stores sources.
 type putter struct {
