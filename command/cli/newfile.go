@@ -102,7 +102,7 @@ func (c *Call) MakeFile(dst string, o OutputFile, write func(ctx context.Context
 		err = o.untouched(dst, before)
 	}
 	if err == nil {
-		err = replace(temp.Name(), dst, o)
+		err = place(temp.Name(), dst, o, before == nil)
 	}
 	if err == nil && !o.Unflushed { // from here on an interruption comes too late
 		err = flushDir(filepath.Dir(dst))
@@ -122,9 +122,28 @@ func (o *OutputFile) untouched(dst string, before fs.FileInfo) error {
 	case err != nil:
 		return err
 	case before == nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime()):
-		return &FileError{File: o.Path, What: "another program has made it or written to it meanwhile", Next: "nothing was written", Err: fs.ErrExist}
+		return o.madeMeanwhile()
 	}
 	return nil
+}
+
+func (o *OutputFile) madeMeanwhile() error {
+	return &FileError{File: o.Path, What: "another program has made it or written to it meanwhile", Next: "nothing was written", Err: fs.ErrExist}
+}
+
+// place gives the file temp the name dst. If nothing was there, nothing is replaced, without --force: not what another program
+// makes in the last moment either, where the file system has links.
+func place(temp, dst string, o OutputFile, absent bool) error {
+	if absent && !o.Force {
+		err := os.Link(temp, dst)
+		switch {
+		case err == nil:
+			return os.Remove(temp)
+		case errors.Is(err, fs.ErrExist):
+			return o.madeMeanwhile()
+		}
+	}
+	return replace(temp, dst, o)
 }
 
 // replace gives the file temp the name dst.
