@@ -42,5 +42,5 @@
 // knows. Unless Options.ReadOnly is set it can store blobs, and name a lease for them; with
 // Options.Lease that one holds them, whatever the peer names. Who may connect, and what is to
 // be seen on the way, is for what makes the connection. A peer that is silent is waited for
-// until the context ends.
+// until the context ends; so is the rest of a message whose length was damaged on the way.
 package exchange
