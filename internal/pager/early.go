@@ -8,12 +8,12 @@ import (
 // earlyHeld is how many bytes of complete pages a transaction holds before it writes
 // them: few enough to be in a processor's cache still when they are written, and enough for
 // few calls.
-const earlyHeld = 256 << 10
+const earlyHeld = 512 << 10
 
 // Early says how pages are written before their transaction commits. The zero value is for
 // all but tests.
 type Early struct {
-	Held int64 // bytes of complete pages that a transaction holds before it writes them; 0: 256 KiB
+	Held int64 // bytes of complete pages that a transaction holds before it writes them; 0: 512 KiB
 	By   int8  // who writes: 1 a goroutine, -1 the caller; 0: a goroutine if GOMAXPROCS is more than 1
 }
 
