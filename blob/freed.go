@@ -225,8 +225,8 @@ func (f *freeing) begin(s *Store) error {
 	return s.damage()
 }
 
-// some deletes the bytes of at most n, and when those of all are deleted it forgets some records: there may be tens of thousands, which
-// took one transaction longer than it may take. One that a crash leaves deletes nothing once more.
+// some deletes the bytes of at most n, and when those of all are deleted it forgets some records: there may be tens of thousands, too many
+// for one transaction. After a crash those that are left delete nothing more.
 func (f *freeing) some(s *Store, n int) error {
 	for ; f.at < len(f.ids) && n > 0; n-- {
 		id := f.ids[f.at]

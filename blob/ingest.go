@@ -169,8 +169,8 @@ func (in *Ingest) Name() string { return in.name }
 // Offset is how many bytes of the content were written: the next Write goes on there.
 func (in *Ingest) Offset() int64 { return in.w.Size() }
 
-// DigestSum is the SHA-256 of what was written so far, if it is computed (IngestOptions.WholeDigest): who goes on can compare
-// it with that of the content that comes.
+// DigestSum is the SHA-256 of what was written so far, if it is computed (IngestOptions.WholeDigest): a caller
+// that resumes can compare it with that of its content.
 func (in *Ingest) DigestSum() (sum [32]byte, ok bool) {
 	if in.whole != nil {
 		in.whole.Sum(sum[:0])

@@ -174,7 +174,7 @@ func (w *writing) ingest(t *transfer) (err error) {
 	}
 	o := blob.IngestOptions{Size: t.ref.Size(), Lifetime: w.o.Keep}
 	if !has {
-		// One of the same name that cannot be gone on with, as another's, does not end the others. If the error is one of the
+		// One of the same name that cannot be resumed, as another's, does not end the others. If the error is one of the
 		// transaction, its commit has it, too.
 		in, err := w.store.Ingest(t.name, o)
 		if err != nil {
