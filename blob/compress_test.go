@@ -150,7 +150,7 @@ func TestFileWithoutCompression(t *testing.T) {
 }
 
 const (
-	goldenFixed   = "7831b3e1060f9128952e0c2251929f3dd37c8c6d9f9bb47734c3a2ab72e748a7"
+	goldenFixed   = "380c88d721d3bc68d7ff033e1712ad20b75badf24f335c59b00dfe7dd0de4c1d"
 	goldenFastCDC = "5f7229ccc31cc82164ea7a1a762b419bf5094fe0a46b4701e53127a63b1a22c8"
 )
 
