@@ -131,7 +131,8 @@ func TestCompressionIsRecorded(t *testing.T) {
 	}
 }
 
-// The file of a store without compression is, byte for byte, that which the package wrote before it could compress.
+// What is built for compression and encryption leaves the file of a store that has neither as it was, byte for byte. The sums change
+// when pages are laid out otherwise.
 func TestFileWithoutCompression(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the file grows otherwise")
