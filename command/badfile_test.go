@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -220,17 +221,19 @@ func TestBadPlaces(t *testing.T) {
 	b := newBuilder(t)
 	inputs(t, b)
 	for name, place := range map[string]struct {
-		set  func() (unset func())
-		want string
+		set     func() (unset func())
+		want    string
+		created string // of a command that would make it; "": want
 	}{
-		"directory": {func() func() { check(t, os.Mkdir("bad.db", 0o700)); return func() {} }, "is a directory; give a file"},
+		"directory": {func() func() { check(t, os.Mkdir("bad.db", 0o700)); return func() {} }, "is a directory; give a file", ""},
 		"locked": {func() func() {
 			setBad(t, b.sealed.data)
 			db, err := holdfast.Open("bad.db", 0o600, nil)
 			check(t, err)
 			return func() { check(t, db.Close()) }
-		}, "locked by another process for longer than 10ms"},
-		"through a link that leads nowhere": {func() func() { check(t, os.Symlink("gone", "bad.db")); return func() {} }, "no such file"},
+		}, "locked by another process for longer than 10ms", ""},
+		"through a link that leads nowhere": {func() func() { check(t, os.Symlink("gone", "bad.db")); return func() {} }, "no such file",
+			"is a symbolic link to gone, which does not exist"},
 	} {
 		check(t, os.RemoveAll("bad.db"))
 		unset := place.set()
@@ -241,12 +244,15 @@ func TestBadPlaces(t *testing.T) {
 				if !c.in(root) || root == "bbolt" && name == "locked" && args[0] == "surgery" { // which takes no lock, as bbolt
 					continue
 				}
-				want := command.ExitFailed
-				if commandOf(args) == "diff" {
+				want, says := command.ExitFailed, place.want
+				switch commandOf(args) {
+				case "diff":
 					want = command.ExitTrouble
+				case "create":
+					says = cmp.Or(place.created, says)
 				}
 				r := execute(rootNamed(root), "", args...)
-				if r.code != want || !strings.Contains(r.errOut, "bad.db: ") || !strings.Contains(r.errOut, place.want) {
+				if r.code != want || !strings.Contains(r.errOut, "bad.db: ") || !strings.Contains(r.errOut, says) {
 					t.Errorf("%s: %s %s: %s", name, root, strings.Join(args, " "), r)
 				}
 			}
