@@ -343,14 +343,12 @@ func (b *Bucket) Scan(from []byte, fn func(k, v []byte) bool) (err error) {
 	c := b.Cursor()
 	e, ok, err := c.core.Seek(from)
 	for ok && err == nil {
-		k, v, bucket := e.Key, e.Value, e.Flags&page.BucketFlag != 0
-		for more := true; more; k, v, bucket, more = c.core.Step() {
-			if bucket {
-				v = nil
-			}
+		k, v := hideBucket(e.Key, e.Value, e.Flags)
+		for more := true; more; more = k != nil {
 			if !fn(k, v) {
 				return nil
 			}
+			k, v = c.core.Step()
 		}
 		e, ok, err = c.core.Next()
 	}

@@ -48,20 +48,14 @@ func (c *Cursor) Last() (key []byte, value []byte) {
 // Next moves to the next element; nil at the end.
 func (c *Cursor) Next() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
-		if k, v, bucket, ok := c.core.Near(); ok && !c.bucket.tx.ended.Load() {
-			if bucket {
-				v = nil
-			}
+		if k, v := c.core.Near(); k != nil && !c.bucket.tx.ended.Load() {
 			return k, v
 		}
 		return c.caught((*Cursor).forward)
 	}
 	// As forward, but without a call more, which a scan would notice. A managed
 	// transaction has not ended.
-	if k, v, bucket, ok := c.core.Step(); ok {
-		if bucket {
-			v = nil
-		}
+	if k, v := c.core.Step(); k != nil {
 		return k, v
 	}
 	return c.forward()
@@ -70,18 +64,12 @@ func (c *Cursor) Next() (key []byte, value []byte) {
 // Prev moves to the previous element; nil at the beginning.
 func (c *Cursor) Prev() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
-		if k, v, bucket, ok := c.core.NearBack(); ok && !c.bucket.tx.ended.Load() {
-			if bucket {
-				v = nil
-			}
+		if k, v := c.core.NearBack(); k != nil && !c.bucket.tx.ended.Load() {
 			return k, v
 		}
 		return c.caught((*Cursor).backward)
 	}
-	if k, v, bucket, ok := c.core.StepBack(); ok {
-		if bucket {
-			v = nil
-		}
+	if k, v := c.core.StepBack(); k != nil {
 		return k, v
 	}
 	return c.backward()
@@ -145,10 +133,7 @@ func (c *Cursor) forward() (key, value []byte) {
 	if c.bucket.tx.usable() != nil {
 		return nil, nil
 	}
-	if k, v, bucket, ok := c.core.Step(); ok {
-		if bucket {
-			v = nil
-		}
+	if k, v := c.core.Step(); k != nil {
 		return k, v
 	}
 	if k, v, flags, ok := c.core.StepEdited(); ok {
@@ -161,10 +146,7 @@ func (c *Cursor) backward() (key, value []byte) {
 	if c.bucket.tx.usable() != nil {
 		return nil, nil
 	}
-	if k, v, bucket, ok := c.core.StepBack(); ok {
-		if bucket {
-			v = nil
-		}
+	if k, v := c.core.StepBack(); k != nil {
 		return k, v
 	}
 	if k, v, flags, ok := c.core.StepEditedBack(); ok {

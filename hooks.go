@@ -47,6 +47,7 @@ func init() {
 	hooks.Named = func(tx any, err error) error { return tx.(*Tx).named(err) }
 	hooks.BeginProbe = func(tx any) (hooks.Probe, error) { return tx.(*Tx).beginProbe() }
 	hooks.EndProbe = func(tx any, p hooks.Probe, recovered any) error { return tx.(*Tx).endProbe(p, recovered) }
+	hooks.Fault = func(tx, recovered any) error { return tx.(*Tx).told(recovered) }
 	hooks.Bucket = func(b any) *bucket.Bucket { return &b.(*Bucket).core }
 }
 

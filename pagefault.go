@@ -46,6 +46,15 @@ func (tx *Tx) caught(before bool, err *error) {
 	}
 }
 
+// told is the error of a fault in the transaction's pages, which is not kept; nil if what was recovered is something else.
+func (tx *Tx) told(recovered any) error {
+	fault, written := tx.pageFault(recovered)
+	if fault == nil || written && !faultInEngine() {
+		return nil
+	}
+	return tx.named(fault)
+}
+
 // lost is caught of a call on the bucket that has no error to return.
 func (b *Bucket) lost(before bool) {
 	debug.SetPanicOnFault(before)

@@ -59,6 +59,30 @@ func GetUnsealed(b *holdfast.Bucket, key []byte, length int) (value []byte, err 
 	return value, nil
 }
 
+// Find is Get for a caller that looks for the value elsewhere if it is not there: damage is the error, and is not kept in
+// Tx.Err, and no panic. If the value is nowhere, Get notes it. found is false if key is a bucket. In a transaction that
+// writes, value is valid until the next call on it: Tx.Spill may have its page written again.
+func Find(b *holdfast.Bucket, key []byte) (value []byte, found bool, err error) {
+	tx := b.Tx()
+	if _, err := hooks.State(tx); err != nil {
+		return nil, false, err
+	}
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		if r := recover(); r != nil {
+			if err = hooks.Fault(tx, r); err == nil {
+				panic(r)
+			}
+		}
+	}()
+	value, flags, ok, err := hooks.Bucket(b).Lookup(key)
+	if err != nil {
+		return nil, false, hooks.Named(tx, err)
+	}
+	return value, ok && flags&page.BucketFlag == 0, nil
+}
+
 // OnWritten has fn called after the transaction has committed changes: then no memory is needed any more that it was
 // given as values. Otherwise than with Tx.OnCommit there is no order with other transactions. fn is not called if the
 // transaction is rolled back, or has changed nothing.

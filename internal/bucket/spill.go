@@ -14,6 +14,7 @@ func (b *Bucket) Spill(w tree.Writer) (free bool, err error) {
 	if err := s.below(b); err != nil {
 		return false, err
 	}
+	b.tree.OwnValues()
 	b.tx.kept = append(s.kept, &b.tree)
 	s.free = s.free && !b.tree.Early()
 	b.tx.Edit.Sweep(b.tx.kept)

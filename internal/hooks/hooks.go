@@ -54,6 +54,10 @@ var (
 	// Named puts the file's name before an error that reports damage.
 	Named func(tx any, err error) error
 
+	// Fault is the error of a fault in the transaction's pages that was recovered as a panic, which is not kept; nil if
+	// it was another panic. It is for a deferred function.
+	Fault func(tx, recovered any) error
+
 	// BeginProbe begins to collect the damage that calls on the transaction meet, and
 	// EndProbe returns it. recovered is what ended the calls by a panic.
 	BeginProbe func(tx any) (Probe, error)
@@ -66,5 +70,8 @@ type Probe struct {
 	PanicOnFault bool
 }
 
-// Bucket is the engine's own part of a bucket.
-var Bucket func(b any) *bucket.Bucket
+// Of a bucket.
+var (
+	// Bucket is the engine's own part of a bucket.
+	Bucket func(b any) *bucket.Bucket
+)

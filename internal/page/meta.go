@@ -129,16 +129,14 @@ func (m Meta) Check(size int64) error {
 // Slots are the two metas of a file with the order between them.
 type Slots struct {
 	Meta [2]Meta
-	Ext  [2][]byte // what lies after each v2 meta in its page
-	Err  [2]error  // why a slot does not count
+	Err  [2]error // why a slot does not count
 }
 
-// DecodeSlots reads both metas, given as pages 0 and 1. Ext points into them.
+// DecodeSlots reads both metas, given as pages 0 and 1.
 func DecodeSlots(slot0, slot1 []byte) Slots {
 	var s Slots
 	s.Meta[0], s.Err[0] = DecodeMeta(slot0)
 	s.Meta[1], s.Err[1] = DecodeMeta(slot1)
-	s.Ext = [2][]byte{Extension(slot0), Extension(slot1)}
 	return s
 }
 

@@ -226,9 +226,17 @@ func (p Page) Key(i int) ([]byte, error) {
 // Search finds the first element whose key is not less than key, Count if
 // there is none, and tells whether it is equal. It is correct if the keys
 // ascend; on a damaged page it ends all the same, with some index.
+//
+// Keys are compared by their first eight bytes as one number, and as a whole only where these are
+// the same: the call of bytes.Compare took as long as the rest of a step.
 func (p Page) Search(key []byte) (index int, exact bool, err error) {
 	lo, hi := 0, p.count
 	buf, field := p.buf, p.keyField()
+	var head uint64
+	long := len(key) >= 8
+	if long {
+		head = binary.BigEndian.Uint64(key)
+	}
 	for lo < hi { // Key, spelled out: this loop is where reads spend their time
 		mid := int(uint(lo+hi) >> 1)
 		at := HeaderSize + mid*LeafElementSize
@@ -238,13 +246,22 @@ func (p Page) Search(key []byte) (index int, exact bool, err error) {
 		if end > uint64(len(buf)) {
 			return 0, false, p.elementError(mid)
 		}
-		c := bytes.Compare(buf[start:end], key)
-		if c == 0 {
-			return mid, true, nil
+		k := buf[start:end]
+		if long && len(k) >= 8 {
+			if h := binary.BigEndian.Uint64(k); h < head {
+				lo = mid + 1
+				continue
+			} else if h > head {
+				hi = mid
+				continue
+			}
 		}
-		if c < 0 {
+		switch c := bytes.Compare(k, key); {
+		case c == 0:
+			return mid, true, nil
+		case c < 0:
 			lo = mid + 1
-		} else {
+		default:
 			hi = mid
 		}
 	}

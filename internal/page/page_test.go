@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -257,6 +259,42 @@ func TestSearch(t *testing.T) {
 				index, exact, err := p.Search(fmt.Appendf(nil, "%02d", i))
 				if err != nil || index != i/2 || exact != (i%2 == 1 && i/2 < n) {
 					t.Errorf("%d keys, key %d: %d %t %v", n, i, index, exact, err)
+				}
+			}
+		}
+	}
+}
+
+// Search agrees with a search that compares whole keys, where keys are shorter than the number that it compares
+// first, begin with the same one, and differ by zero bytes at their end.
+func TestSearchOfHeads(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	key := func() string {
+		k := make([]byte, rng.IntN(13))
+		for i := range k {
+			k[i] = [...]byte{0, 1, 0x7f, 0x80, 0xff}[rng.IntN(5)>>uint(rng.IntN(3))]
+		}
+		return string(k)
+	}
+	for range 2000 {
+		in := map[string]bool{}
+		for range rng.IntN(40) {
+			in[key()] = true
+		}
+		keys := slices.Sorted(maps.Keys(in))
+		var elements []testElement
+		for _, k := range keys {
+			elements = append(elements, testElement{key: k})
+		}
+		for _, buf := range [][]byte{leafPage(3, 2048, elements...), branchPage(3, 2048, keys...)} {
+			p, err := Parse(buf, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range append(keys, key(), key(), key(), key()) {
+				want, found := slices.BinarySearch(keys, k)
+				if index, exact, err := p.Search([]byte(k)); err != nil || index != want || exact != found {
+					t.Fatalf("%x in %x: %d %t %v, and not %d %t", k, keys, index, exact, err, want, found)
 				}
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"holdfast/internal/epoch"
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/space"
 	"holdfast/internal/vfs"
@@ -172,6 +173,9 @@ func (p *Pager) openState() error {
 	}
 	if err := p.checkTop(&s); err != nil { // damage to a copy of a file in use is told as such, above
 		return err
+	}
+	if p.space != nil && f.free != nil { // what it says was read: let it not keep both meta pages in memory
+		f.free = &extension.Extension{Free: &extension.FreeSet{Count: f.free.Free.Count}}
 	}
 	if p.space != nil {
 		p.space.Pin(s.Tx) // as the durable state,

@@ -25,14 +25,7 @@ func (t *Tree) shareOut(n *node) error {
 		return err
 	}
 	for i := 0; i < len(n.items); i++ {
-		count, long := 0, false
-		for ; count < maxJoined && i+count < len(n.items); count++ {
-			c := n.items[i+count].node
-			if c == nil || !c.leaf {
-				break
-			}
-			long = long || c.length() > uint64(fullPage(t.edit.w.PageSize()))
-		}
+		count, long := t.neighbours(n.items[i:])
 		if count < 2 {
 			continue
 		}
@@ -47,13 +40,42 @@ func (t *Tree) shareOut(n *node) error {
 	return nil
 }
 
+// neighbours is how many of the children in items, from the first on, can be joined: leaves that are nodes. long tells whether one of
+// them is longer than a page.
+func (t *Tree) neighbours(items []item) (count int, long bool) {
+	total := uint64(0)
+	for ; count < min(maxJoined, len(items)); count++ {
+		c := items[count].node
+		if c == nil || !c.leaf {
+			break
+		}
+		if total += c.length(); total > maxNodeBytes { // of few values; on 32 bits no int counts all of 16 such leaves
+			break
+		}
+		long = long || t.isLong(c)
+	}
+	return count, long
+}
+
 // anyLong tells whether a leaf below branch n is longer than a page, and a node.
 func (t *Tree) anyLong(n *node) bool {
-	full := uint64(fullPage(t.edit.w.PageSize()))
 	if n.thin.Valid() {
-		return slices.ContainsFunc(n.changes, func(c change) bool { return c.node != nil && c.node.leaf && c.node.length() > full })
+		return slices.ContainsFunc(n.changes, func(c change) bool { return t.isLong(c.node) })
 	}
-	return slices.ContainsFunc(n.items, func(it item) bool { return it.node != nil && it.node.leaf && it.node.length() > full })
+	return slices.ContainsFunc(n.items, func(it item) bool { return t.isLong(it.node) })
+}
+
+// isLong tells whether n is a leaf, and longer than a page.
+func (t *Tree) isLong(n *node) bool {
+	full := uint64(fullPage(t.edit.w.PageSize()))
+	if n == nil || !n.leaf || n.length() <= full {
+		return false
+	}
+	if !n.thin.Valid() {
+		return true
+	}
+	used, err := n.thin.UsedBytes() // on a damaged page there may be gaps, and all of it fit into one
+	return err == nil && uint64(used+n.addedSize) > full
 }
 
 // joinRun joins count leaves below n, from i on.
@@ -74,6 +96,7 @@ func (t *Tree) joinRun(n *node, i, count int) error {
 		if err := t.join(left, n.items[j].node); err != nil {
 			return err
 		}
+		n.items[j].node.dropItems() // to the next one
 		n.size -= itemSize(&n.items[j])
 	}
 	n.items = slices.Delete(n.items, i+1, i+count)

@@ -13,54 +13,68 @@ import (
 type run struct {
 	leaf []byte
 	at   int // where the header of the next element is
-	left int // how many elements there are; 0: there is no run
+	end  int // where at is when there is none; 0 and 0: there is no run
+}
+
+// forwardRun and backwardRun are the elements of a leaf beyond one of them.
+func forwardRun(leaf []byte, index, count int) run {
+	return run{leaf, page.HeaderSize + (index+1)*page.LeafElementSize, page.HeaderSize + count*page.LeafElementSize}
+}
+
+func backwardRun(leaf []byte, index int) run {
+	return run{leaf, page.HeaderSize + (index-1)*page.LeafElementSize, page.HeaderSize - page.LeafElementSize}
+}
+
+// value is what a step gives as the value of an element: nil of a bucket.
+func (r *run) value(mid, end uint64, flags uint32) []byte {
+	if flags&page.BucketFlag != 0 {
+		return nil
+	}
+	return r.leaf[mid:end:end]
 }
 
 // Step is the next element, if it is in the leaf on which the cursor stands or in the next one, nothing can be edited, and
-// the last move was Next; bucket tells whether its value is a bucket. Otherwise ok is false, and Next is to be called.
-func (c *Cursor) Step() (key, value []byte, bucket, ok bool) {
+// the last move was Next. The value of a bucket is nil. Otherwise key is nil, and Next is to be called.
+func (c *Cursor) Step() (key, value []byte) {
 	r := &c.forward
-	if r.left == 0 {
+	if r.at == r.end {
 		return c.across(false)
 	}
 	start, mid, end, flags, ok := page.LeafBounds(r.leaf, r.at)
 	if !ok {
-		return nil, nil, false, false
+		return nil, nil
 	}
-	r.left--
 	r.at += page.LeafElementSize
-	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+	return r.leaf[start:mid:mid], r.value(mid, end, flags)
 }
 
 // Near is Step within the leaf, for cursors with Copies. It reads nothing of the file, so nothing can fault: a caller that
 // would have to catch that at each step takes half the time.
-func (c *Cursor) Near() (key, value []byte, bucket, ok bool) {
+func (c *Cursor) Near() (key, value []byte) {
 	r := &c.forward
-	if r.left == 0 || !c.near {
-		return nil, nil, false, false
+	if r.at == r.end || !c.near {
+		return nil, nil
 	}
 	start, mid, end, flags, ok := page.LeafBoundsOf(c.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
 	if !ok {
-		return nil, nil, false, false
+		return nil, nil
 	}
-	r.left--
 	r.at += page.LeafElementSize
-	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+	return r.leaf[start:mid:mid], r.value(mid, end, flags)
 }
 
 // NearBack is Near to the previous element.
-func (c *Cursor) NearBack() (key, value []byte, bucket, ok bool) {
+func (c *Cursor) NearBack() (key, value []byte) {
 	r := &c.backward
-	if r.left == 0 || !c.near {
-		return nil, nil, false, false
+	if r.at == r.end || !c.near {
+		return nil, nil
 	}
 	start, mid, end, flags, ok := page.LeafBoundsOf(c.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
 	if !ok {
-		return nil, nil, false, false
+		return nil, nil
 	}
-	r.left--
 	r.at -= page.LeafElementSize
-	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+	return r.leaf[start:mid:mid], r.value(mid, end, flags)
 }
 
 // maxCopied is how many headers are copied at most. Longer leaves are rare.
@@ -74,18 +88,17 @@ func (c *Cursor) copyHeads(p page.Page) {
 }
 
 // StepBack is Step to the previous element.
-func (c *Cursor) StepBack() (key, value []byte, bucket, ok bool) {
+func (c *Cursor) StepBack() (key, value []byte) {
 	r := &c.backward
-	if r.left == 0 {
+	if r.at == r.end {
 		return c.across(true)
 	}
 	start, mid, end, flags, ok := page.LeafBounds(r.leaf, r.at)
 	if !ok {
-		return nil, nil, false, false
+		return nil, nil
 	}
-	r.left--
 	r.at -= page.LeafElementSize
-	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+	return r.leaf[start:mid:mid], r.value(mid, end, flags)
 }
 
 // startRun prepares Step and StepBack for the elements beyond the one under the top frame.
@@ -94,12 +107,11 @@ func (c *Cursor) startRun() {
 	if c.t.edit != nil || top.n != nil || top.p.Unverified() {
 		return
 	}
-	leaf, header := top.p.Bytes(), page.HeaderSize+top.index*page.LeafElementSize
 	switch {
 	case c.forth:
-		c.forward = run{leaf, header + page.LeafElementSize, top.count - 1 - top.index}
+		c.forward = forwardRun(top.p.Bytes(), top.index, top.count)
 	case c.back:
-		c.backward = run{leaf, header - page.LeafElementSize, top.index}
+		c.backward = backwardRun(top.p.Bytes(), top.index)
 	default:
 		return
 	}
@@ -114,7 +126,7 @@ func (c *Cursor) settle() error {
 	top := c.top()
 	index := (c.backward.at-page.HeaderSize)/page.LeafElementSize + 1
 	if c.forward.leaf != nil {
-		index = top.count - 1 - c.forward.left
+		index = (c.forward.at-page.HeaderSize)/page.LeafElementSize - 1
 	}
 	c.forward, c.backward = run{}, run{}
 	if index == top.index {
@@ -128,15 +140,15 @@ func (c *Cursor) settle() error {
 
 // across moves from the end of a run to the first element of the next leaf, or from its beginning to the last element of
 // the one before. It handles the common case only: the leaf is under the same branch, is not empty, and the keys ascend
-// from one leaf to the other. Otherwise it changes nothing, ok is false, and Next or Prev handles the move and its errors.
-func (c *Cursor) across(back bool) (key, value []byte, bucket, ok bool) {
+// from one leaf to the other. Otherwise it changes nothing, key is nil, and Next or Prev handles the move and its errors.
+func (c *Cursor) across(back bool) (key, value []byte) {
 	depth := len(c.stack)
 	from := &c.forward
 	if back {
 		from = &c.backward
 	}
-	if from.leaf == nil || from.left > 0 || depth < 2 {
-		return nil, nil, false, false
+	if from.leaf == nil || from.at != from.end || depth < 2 {
+		return nil, nil
 	}
 	branch, top := &c.stack[depth-2], &c.stack[depth-1]
 	i := branch.index + 1
@@ -144,31 +156,33 @@ func (c *Cursor) across(back bool) (key, value []byte, bucket, ok bool) {
 		i = branch.index - 1
 	}
 	if uint(i) >= uint(branch.count) || branch.n != nil {
-		return nil, nil, false, false
+		return nil, nil
 	}
 	p, err := c.t.src.Page(branch.p.Child(i))
 	if err != nil || !p.IsLeaf() || p.Count() == 0 || p.Unverified() {
-		return nil, nil, false, false
+		return nil, nil
 	}
-	near, far := 0, p.Count()-1
+	near := 0
 	if back {
-		near, far = far, near
+		near = p.Count() - 1
 	}
 	key, value, flags, ok := p.LeafAt(near)
 	if !ok || !ascends(from.leaf, top.count, key, back) {
-		return nil, nil, false, false
+		return nil, nil
 	}
 	branch.index = i
 	top.p, top.index, top.count = p, near, p.Count()
-	header := page.HeaderSize + near*page.LeafElementSize
 	if back {
-		*from = run{p.Bytes(), header - page.LeafElementSize, near}
+		*from = backwardRun(p.Bytes(), near)
 	} else {
-		*from = run{p.Bytes(), header + page.LeafElementSize, far}
+		*from = forwardRun(p.Bytes(), near, top.count)
 	}
 	c.copyHeads(p)
 	c.key = key
-	return key, value, flags&page.BucketFlag != 0, true
+	if flags&page.BucketFlag != 0 {
+		value = nil
+	}
+	return key, value
 }
 
 // ascends tells whether the first and last of a leaf's keys are in ascending order, and key after, or with back before, both:

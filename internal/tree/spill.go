@@ -1,6 +1,10 @@
 package tree
 
-import "holdfast/internal/page"
+import (
+	"bytes"
+
+	"holdfast/internal/page"
+)
 
 // Spill brings the tree to pages of w, in the middle of a transaction, as Merge and Write do
 // at its end: it can be edited on afterwards. A tree of one leaf that takes at most inline bytes
@@ -68,6 +72,34 @@ func (t *Tree) Own() {
 		it.key, it.value, it.gathered = take(it.key), take(it.value), false
 	}
 	t.edits++
+}
+
+// OwnValues copies the values of the nodes of a tree that Spill does not write, but those with flags, which are buckets: they may lie in
+// the caller's memory.
+func (t *Tree) OwnValues() {
+	if t.node != nil {
+		t.node.ownValues()
+		t.edits++
+	}
+}
+
+func (n *node) ownValues() {
+	for i := range n.items {
+		switch it := &n.items[i]; {
+		case !n.leaf && it.node != nil:
+			it.node.ownValues()
+		case n.leaf && it.flags == 0 && !it.gathered && !it.unverified: // born is that of the element, which may have got another value
+			it.value = bytes.Clone(it.value)
+		}
+	}
+	for i := range n.changes {
+		switch c := &n.changes[i]; {
+		case !n.leaf && c.node != nil:
+			c.node.ownValues()
+		case n.leaf && c.flags == 0:
+			c.value = bytes.Clone(c.value)
+		}
+	}
 }
 
 // Sweep makes the memory of all nodes free but of those that the trees have which are given: these go to the spare arena, and back

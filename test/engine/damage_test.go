@@ -296,6 +296,13 @@ func TestDamageIsReturned(t *testing.T) {
 			_, err := bridge.GetUnsealed(b, sampleKey(0), 0)
 			return err
 		},
+		"Find": func(tx *holdfast.Tx, b *holdfast.Bucket) error {
+			_, found, err := bridge.Find(b, sampleKey(0))
+			if found || tx.Err() != nil {
+				t.Errorf("Find: found %t, and noted %v", found, tx.Err())
+			}
+			return err
+		},
 		"Probe": func(tx *holdfast.Tx, b *holdfast.Bucket) error {
 			return bridge.Probe(tx, func() { b.Cursor().First() })
 		},

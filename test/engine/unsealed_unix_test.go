@@ -32,6 +32,8 @@ func TestShortenedUnderPrefetch(t *testing.T) {
 		bridge.Prefetch(tx, v[:10], 1<<30)
 		_, err = bridge.GetUnsealed(b, []byte("b"), 0)
 		wantUnreadable(t, "GetUnsealed", err)
+		_, _, err = bridge.Find(b, []byte("b"))
+		wantUnreadable(t, "Find", err)
 		if err := tx.Err(); err != nil {
 			t.Error(err)
 		}

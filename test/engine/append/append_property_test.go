@@ -98,6 +98,7 @@ type appendHistory struct {
 	spills bool     // transactions are written early
 	put    [][]byte // values given to Put since then
 	quiet  bool     // they read nothing but at their end
+	dense  bool     // leaves are shared out
 }
 
 // lentValue is a value as Get gave it, and a copy.
@@ -147,6 +148,9 @@ func (h *appendHistory) bucket(tx *holdfast.Tx, root *appendModel) (*holdfast.Bu
 		}
 		if b == nil {
 			h.t.Fatalf("bucket %q is not there: %v", name, tx.Err())
+		}
+		if h.dense {
+			hook.Bucket(b).SetDense()
 		}
 	}
 }
@@ -376,7 +380,7 @@ func TestSpillHistories(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			h := &appendHistory{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 6)), spills: true, quiet: seed%2 == 0}
+			h := &appendHistory{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 6)), spills: true, quiet: seed%2 == 0, dense: seed%4 < 2}
 			h.run(25)
 		})
 	}

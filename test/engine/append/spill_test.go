@@ -88,6 +88,69 @@ func TestSpillInline(t *testing.T) {
 	mustBeSound(t, db)
 }
 
+// A value that was put into the root bucket was the caller's memory still after a Spill that says that it needs it no longer: it
+// became what the caller wrote there next.
+func TestSpillRootValues(t *testing.T) {
+	db := spillDB(t)
+	key := func(i int) []byte { return fmt.Appendf(nil, "v%04d", i) }
+	root := func(tx *holdfast.Tx) *holdfast.Bucket { return tx.Cursor().Bucket() }
+	update := func(change func(put func(i int, with byte) error, tx *holdfast.Tx) error) {
+		t.Helper()
+		err := db.Update(func(tx *holdfast.Tx) error {
+			return change(func(i int, with byte) error {
+				value := bytes.Repeat([]byte{with}, 50)
+				if err := root(tx).Put(key(i), value); err != nil {
+					return err
+				}
+				if err := mustSpill(tx); err != nil {
+					return err
+				}
+				clear(value)
+				return nil
+			}, tx)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(put func(int, byte) error, tx *holdfast.Tx) error { // one leaf, with its elements in memory
+		return put(0, 'a')
+	})
+	update(func(put func(int, byte) error, tx *holdfast.Tx) error {
+		for i := 1; i < 200; i++ {
+			if err := root(tx).Put(key(i), bytes.Repeat([]byte{'b'}, 50)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	update(func(put func(int, byte) error, tx *holdfast.Tx) error { // values that replace some of a page, in many leaves
+		return errors.Join(put(3, 'c'), put(150, 'c'))
+	})
+	update(func(put func(int, byte) error, tx *holdfast.Tx) error { // and elements between these
+		return errors.Join(put(300, 'd'), root(tx).Delete(key(60)), put(61, 'd'))
+	})
+	want := map[int]byte{0: 'a', 3: 'c', 150: 'c', 300: 'd', 61: 'd'}
+	err := db.View(func(tx *holdfast.Tx) error {
+		for i := range 301 {
+			w, other := want[i]
+			switch {
+			case !other && (i == 60 || i >= 200):
+				continue
+			case !other:
+				w = 'b'
+			}
+			if got := root(tx).Get(key(i)); !bytes.Equal(got, bytes.Repeat([]byte{w}, 50)) {
+				t.Errorf("%s is %q", key(i), got)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestSpillReuses sees that pages which were written early and replaced are used again, unless a
 // value was read that may lie in one.
 func TestSpillReuses(t *testing.T) {
