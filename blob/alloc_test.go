@@ -19,17 +19,18 @@ import (
 // Storing allocates nothing for a blob or a chunk, whatever its size, once a transaction
 // has its buffers. What is left is one for each step by which the file grows, what the
 // database's own structures take, which grow by doubling, and some tens for each time that
-// the transaction writes its index early.
+// the transaction writes its index early. (With 30 blobs of 10 MB some dozens more, as of pools and queues on a machine with other
+// work, were beyond the bound now and then.)
 func TestPutAllocations(t *testing.T) {
 	for _, c := range []struct {
 		size, count int
 		concurrent  bool
 		compression Compression
 		key         *Key
-	}{{1e3, 20_000, false, 0, nil}, {1e4, 15_000, false, 0, nil}, {1e5, 3000, false, 0, nil}, {1e6, 300, false, 0, nil}, {1e7, 30, false, 0, nil},
-		{1e6, 300, true, 0, nil}, {1e7, 30, true, 0, nil},
-		{1e3, 20_000, false, Zstd, nil}, {1e4, 5_000, false, Zstd, nil}, {1e6, 300, false, Zstd, nil}, {1e7, 30, true, Zstd, nil},
-		{1e3, 20_000, false, 0, testKey}, {1e4, 5_000, false, Zstd, testKey}, {1e6, 300, false, 0, testKey}, {1e7, 30, true, Zstd, testKey}} {
+	}{{1e3, 20_000, false, 0, nil}, {1e4, 15_000, false, 0, nil}, {1e5, 3000, false, 0, nil}, {1e6, 300, false, 0, nil}, {1e7, 60, false, 0, nil},
+		{1e6, 300, true, 0, nil}, {1e7, 60, true, 0, nil},
+		{1e3, 20_000, false, Zstd, nil}, {1e4, 5_000, false, Zstd, nil}, {1e6, 300, false, Zstd, nil}, {1e7, 60, true, Zstd, nil},
+		{1e3, 20_000, false, 0, testKey}, {1e4, 5_000, false, Zstd, testKey}, {1e6, 300, false, 0, testKey}, {1e7, 60, true, Zstd, testKey}} {
 		t.Run(fmt.Sprintf("%d-%v-%v-%v", c.size, c.concurrent, c.compression, c.key != nil), func(t *testing.T) {
 			if strconv.IntSize == 32 && c.size*c.count > 1<<28 {
 				t.Skip("the mappings of a transaction of half a GiB have no room in the addresses of a 32-bit program")

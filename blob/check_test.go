@@ -145,9 +145,9 @@ var storeDamages = []struct {
 		e := d.entry(k)
 		key := k.encode()
 		recent := value(d.t, must2(d.makeFresh()), nil)
-		must(d.t, recent.Put(key[:], e.append(nil)))
-		e.users = 7
 		must(d.t, d.index.Put(key[:], e.append(nil)))
+		e.users = 7
+		must(d.t, recent.Put(key[:], e.append(nil)))
 	}, kinds(Malformed), nil},
 	{"malformed in recent", func(d *damaged) {
 		recent := value(d.t, must2(d.makeFresh()), nil)

@@ -173,16 +173,20 @@ func (c *checker) unindexed(k *chunkKey) bool {
 	return c.inGap(string(indexName), key[:]) || c.inGap(string(recentName), key[:])
 }
 
-// scanIndex is scan for both buckets of the index, as one. twice: the key was in recent too, which
-// counts.
-func (c *checker) scanIndex(from, to []byte, fn func(b *holdfast.Bucket, key, v []byte, twice bool) error) error {
+// scanIndex is scan for both buckets of the index, as one. twice: the entry is of recent, and the large bucket has one of the
+// key, too. Then that one counts, as for indexed, unless it is malformed.
+func (c *checker) scanIndex(from, to []byte, fn indexFunc) error {
 	b := c.s.fresh()
 	recent := recentScan{c: c, b: b, next: from, to: to, ended: b == nil}
 	enough := false
 	err := c.scan(string(indexName), c.s.index, from, to, func(key, v []byte) error {
 		twice, err := recent.upTo(key, fn)
 		if err == nil {
-			err = fn(c.s.index, key, v, twice)
+			err = fn(c.s.index, key, v, false)
+		}
+		if err == nil && twice {
+			_, malformed := parseEntry(v)
+			err = recent.take(fn, malformed == nil)
 		}
 		enough = enough || err == errEnough
 		return err
@@ -194,6 +198,9 @@ func (c *checker) scanIndex(from, to []byte, fn func(b *holdfast.Bucket, key, v 
 	}
 	return err
 }
+
+// indexFunc is called with an entry of the bucket b of the index.
+type indexFunc func(b *holdfast.Bucket, key, v []byte, twice bool) error
 
 // recentScan reads recent in pieces, along with a scan of the large bucket.
 type recentScan struct {
@@ -210,33 +217,36 @@ type recentScan struct {
 // recentPiece is how many entries are held.
 const recentPiece = 256
 
-// upTo calls fn with all up to key, nil: all there are. twice: key itself was among them.
-func (r *recentScan) upTo(key []byte, fn func(b *holdfast.Bucket, key, v []byte, twice bool) error) (twice bool, err error) {
+// upTo calls fn with all before key, nil: all there are. twice: key itself is the next.
+func (r *recentScan) upTo(key []byte, fn indexFunc) (twice bool, err error) {
 	for {
-		for ; r.at < len(r.piece); r.at++ {
-			e := &r.piece[r.at]
+		for r.at < len(r.piece) {
 			if key != nil {
-				switch bytes.Compare(e.key, key) {
-				case 0:
-					twice = true
-				case 1:
-					return twice, nil
+				if order := bytes.Compare(r.piece[r.at].key, key); order >= 0 {
+					return order == 0, nil
 				}
 			}
-			if err := fn(r.b, e.key, e.v, false); err != nil {
-				return twice, err
+			if err := r.take(fn, false); err != nil {
+				return false, err
 			}
 		}
 		if r.ended {
-			return twice, nil
+			return false, nil
 		}
 		if r.c.s.fresh() != r.b || r.c.s.elsewhere != r.c.elsewhere {
-			return twice, errChanged // another Store of the transaction may have moved some of it
+			return false, errChanged // another Store of the transaction may have moved some of it
 		}
 		if err := r.read(); err != nil {
-			return twice, err
+			return false, err
 		}
 	}
+}
+
+// take calls fn with the next entry.
+func (r *recentScan) take(fn indexFunc, twice bool) error {
+	e := &r.piece[r.at]
+	r.at++
+	return fn(r.b, e.key, e.v, twice)
 }
 
 // read takes up the next piece.

@@ -106,10 +106,20 @@ func (n *node) whole() bool {
 }
 
 // Chunk gives the bytes of a chunk of the store, verified against its address. They are valid as long as the
-// transaction. ErrMissing: there is no such chunk. ErrCorrupt: it is damaged.
+// transaction. ErrMissing: there is no such chunk. ErrCorrupt: it is damaged; both: its bytes are missing where the index says
+// that they are.
 func (s *Store) Chunk(a Address, level uint8) ([]byte, error) {
 	k := chunkKey{a, level}
-	p, err := s.load(&k)
+	var p []byte
+	e, found, err := s.lookup(&k)
+	switch {
+	case err == nil && !found:
+		err = ErrMissing
+	case err == nil:
+		if p, err = s.loadEntry(&k, &e); errors.Is(err, ErrMissing) && !e.lost() {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("chunk %v: %w", k, err)
 	}

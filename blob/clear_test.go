@@ -67,7 +67,7 @@ func (n *needles) content(name string, p []byte) []byte {
 		n.add(what+" of "+name, sum[:])
 		n.add(what+" of "+name+" in hexadecimal", []byte(hex.EncodeToString(sum[:])))
 	}
-	n.add("compressed "+name, compress(nil, p))
+	n.add("compressed "+name, Zstd.compress(nil, p))
 	return p
 }
 
@@ -217,7 +217,7 @@ func TestLeaksAreFound(t *testing.T) {
 	h.Write(p)
 	state := must2(saveHash(h, int64(len(p))))
 	for what, leak := range map[string][]byte{"a part of it": p[1001:1040], "its digest": sum[:], "its address": must2(Options{Algorithm: BLAKE3}.address(p)),
-		"its state": state.value[:], "a block": state.block[:16], "it, compressed": compress(nil, p)[11:100], "its digest, as text": []byte(hex.EncodeToString(sum[:]))} {
+		"its state": state.value[:], "a block": state.block[:16], "it, compressed": Zstd.compress(nil, p)[11:100], "its digest, as text": []byte(hex.EncodeToString(sum[:]))} {
 		db := newStore(t, Options{Key: testKey})
 		must(t, commits(db, func(s *Store) error {
 			must2(s.Put(p))

@@ -99,7 +99,7 @@ func parseConfig(b []byte, key *Key) (Options, error) {
 	last := binary.LittleEndian.Uint32(b[size-4:])
 	switch {
 	case b[4] < configPlain || b[4] > configSealed:
-		return Options{}, fmt.Errorf("%w: version %d of the format is unknown", ErrCorrupt, b[4])
+		return Options{}, fmt.Errorf("%w: version %d of the format is unknown; a newer program may have written it", ErrCorrupt, b[4])
 	case b[4] != configPlain && last != crc32.Checksum(b[:size-4], castagnoli):
 		return Options{}, corruptf("configuration: it does not have its checksum")
 	case b[4] < configPacking && b[7] != 0 || b[4] == configPlain && last != 0:
@@ -110,7 +110,9 @@ func parseConfig(b []byte, key *Key) (Options, error) {
 	if err := checkKey(b, key); err != nil {
 		return Options{}, err
 	}
-	if err := o.check(); err != nil {
+	if err := o.check(); err != nil && b[4] != configPlain { // it has its checksum
+		return Options{}, fmt.Errorf("%w: %w; a newer program may have written it", ErrCorrupt, err)
+	} else if err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return o, nil

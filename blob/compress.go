@@ -19,6 +19,8 @@ const (
 	NoCompression Compression = 0
 	// Zstd stores leaves as frames of Zstandard.
 	Zstd Compression = 1
+	// ZstdBetter is Zstd that looks longer for what repeats: source code takes 3 to 4% less, and half as long again to put.
+	ZstdBetter Compression = 2
 )
 
 // String is the name of the way.
@@ -28,6 +30,8 @@ func (c Compression) String() string {
 		return "none"
 	case Zstd:
 		return "zstd"
+	case ZstdBetter:
+		return "zstd-better"
 	}
 	return fmt.Sprintf("compression %d", uint8(c))
 }
@@ -41,15 +45,7 @@ func pays(length, compressed int) bool { return compressed <= length-length/8 }
 
 // Encoders and decoders are for one goroutine each. One that has met a fault of the memory that it reads is not used again.
 var (
-	// An encoder takes some 1.5 MiB, and twice its window more for leaves of more than 128 KiB.
-	encoders = sync.Pool{New: func() any {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-			zstd.WithSingleSegment(true), zstd.WithAllLitEntropyCompression(true), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
-		if err != nil {
-			panic(err) // of options that do not depend on anything
-		}
-		return e
-	}}
+	encoders = [...]sync.Pool{Zstd: encodersOf(zstd.SpeedDefault), ZstdBetter: encodersOf(zstd.SpeedBetterCompression)}
 	decoders = sync.Pool{New: func() any {
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxChunk),
 			zstd.WithDecoderMaxWindow(maxChunk), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
@@ -59,6 +55,19 @@ var (
 		return d
 	}}
 )
+
+// encodersOf are encoders of a level. One of the default takes some 1.5 MiB, and twice its window more for leaves of more than 128 KiB; of the
+// better one, some 5.5 MiB.
+func encodersOf(level zstd.EncoderLevel) sync.Pool {
+	return sync.Pool{New: func() any {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+			zstd.WithSingleSegment(true), zstd.WithAllLitEntropyCompression(true), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			panic(err) // of options that do not depend on anything
+		}
+		return e
+	}}
+}
 
 // A quick test spares bytes that are compressed already, or encrypted, the encoder: it looks at samples, and takes some 4 µs, a
 // twentieth of the time that the hash of a leaf of 64 KiB takes.
@@ -85,18 +94,18 @@ func promises(p []byte) bool {
 }
 
 // compress appends p to dst as a frame, and nothing if that does not pay.
-func compress(dst, p []byte) []byte {
+func (c Compression) compress(dst, p []byte) []byte {
 	if !promises(p) {
 		return dst
 	}
-	return encode(dst, p)
+	return c.encode(dst, p)
 }
 
 // encode is compress of what promises to become shorter.
-func encode(dst, p []byte) []byte {
-	e := encoders.Get().(*zstd.Encoder)
+func (c Compression) encode(dst, p []byte) []byte {
+	e := encoders[c].Get().(*zstd.Encoder)
 	frame := e.EncodeAll(p, dst)
-	encoders.Put(e)
+	encoders[c].Put(e)
 	if !pays(len(p), len(frame)-len(dst)) {
 		return frame[:len(dst)]
 	}

@@ -14,7 +14,7 @@ import (
 func BenchmarkCompressed(b *testing.B) {
 	for _, kind := range []string{"text", "noise"} {
 		for _, size := range []int{300, 500, 1e3, 1e4, 1e6, 1e7} {
-			for _, c := range []Compression{NoCompression, Zstd} {
+			for _, c := range []Compression{NoCompression, Zstd, ZstdBetter} {
 				content := words(1, size)
 				if kind == "noise" {
 					content = noise(1, size)

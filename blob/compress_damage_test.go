@@ -27,13 +27,13 @@ var hostileFrames = []struct {
 	{"half of it", func(p []byte) []byte { return p[:len(p)/2] }, nil},
 	{"a byte more", func(p []byte) []byte { return append(p, 0) }, nil},
 	{"noise", func(p []byte) []byte { return noise(1, len(p)) }, nil},
-	{"other content of the length", func([]byte) []byte { return compress(nil, words(99, 20_000)) }, nil},
-	{"shorter content", func([]byte) []byte { return compress(nil, words(7, 19_999)) }, nil},
-	{"longer content", func([]byte) []byte { return compress(nil, words(7, 20_001)) }, nil},
-	{"longer content, as the entry says", func([]byte) []byte { return compress(nil, words(7, 20_001)) }, func(e *entry) { e.length++ }},
-	{"a frame after it", func(p []byte) []byte { return append(p, compress(nil, words(8, 5000))...) }, nil},
+	{"other content of the length", func([]byte) []byte { return Zstd.compress(nil, words(99, 20_000)) }, nil},
+	{"shorter content", func([]byte) []byte { return Zstd.compress(nil, words(7, 19_999)) }, nil},
+	{"longer content", func([]byte) []byte { return Zstd.compress(nil, words(7, 20_001)) }, nil},
+	{"longer content, as the entry says", func([]byte) []byte { return Zstd.compress(nil, words(7, 20_001)) }, func(e *entry) { e.length++ }},
+	{"a frame after it", func(p []byte) []byte { return append(p, Zstd.compress(nil, words(8, 5000))...) }, nil},
 	{"two halves", func([]byte) []byte {
-		return append(compress(nil, words(7, 20_000)[:10_000]), compress(nil, words(7, 20_000)[10_000:])...)
+		return append(Zstd.compress(nil, words(7, 20_000)[:10_000]), Zstd.compress(nil, words(7, 20_000)[10_000:])...)
 	}, nil},
 	{"a bomb", func([]byte) []byte { return bomb(1<<30, 1<<13) }, nil},
 	{"a bomb, as the entry says", func([]byte) []byte { return bomb(maxChunk, maxChunk>>17) }, func(e *entry) { e.length = maxChunk }},
@@ -185,7 +185,7 @@ func TestCompressedNode(t *testing.T) {
 		must(t, s.flush())
 		d := &damaged{Store: s, t: t}
 		b, id := d.bytesOf(ref.key())
-		e := encoders.Get().(*zstd.Encoder)
+		e := encoders[Zstd].Get().(*zstd.Encoder)
 		frame := e.EncodeAll(b.Get(id), nil)
 		odd, err := s.takeID(true, true)
 		must(t, err)
@@ -252,7 +252,7 @@ func TestVerifyStoredCompressed(t *testing.T) {
 func TestRepairOfCompressed(t *testing.T) {
 	db := newStore(t, Options{Compression: Zstd})
 	content := words(1, 30_000)
-	frame := compress(nil, content) // is content, too
+	frame := Zstd.compress(nil, content) // is content, too
 	var refs []Ref
 	must(t, commits(db, func(s *Store) error {
 		refs = []Ref{must2(s.Put(content)), must2(s.Put(frame)), must2(s.Put(words(2, 400_000)))}
@@ -280,7 +280,7 @@ func TestRepairOfCompressed(t *testing.T) {
 // than that.
 func FuzzFrame(f *testing.F) {
 	content := words(7, 20_000)
-	good := compress(nil, content)
+	good := Zstd.compress(nil, content)
 	for _, c := range hostileFrames {
 		if c.frame != nil {
 			if p := c.frame(bytes.Clone(good)); len(p) < 1<<16 {

@@ -118,7 +118,7 @@ func (d *DetachedReader) Seek(offset int64, whence int) (int64, error) {
 // WriteTo writes the rest of the blob to w.
 func (d *DetachedReader) WriteTo(w io.Writer) (int64, error) {
 	type plain struct{ io.Writer } // without a ReadFrom, which would take smaller pieces
-	return io.CopyBuffer(plain{w}, d.section, make([]byte, min(detachedBuffer, d.ref.size+1)))
+	return io.CopyBuffer(plain{w}, d.section, make([]byte, max(min(detachedBuffer, d.ref.size), 1)))
 }
 
 // Close has all further calls fail with fs.ErrClosed. It does not end one in progress. It never fails.

@@ -150,19 +150,23 @@ func (s *Store) setDigest(sha256 [32]byte, ref Ref) error {
 	if err != nil {
 		return err
 	}
-	at := s.digestKey(&sha256)
-	if bytes.Equal(b.Get(at[:]), v) {
+	at, root := s.digestKey(&sha256), ref.key()
+	key := root.encode()
+	named := bytes.Equal(b.Get(at[:]), v)
+	if named && s.leadsTo(key[:], b.Get(key[:]), at[:]) {
 		return nil
 	}
-	if err := b.Put(at[:], v); err != nil {
+	if !named {
+		err = b.Put(at[:], v)
+	}
+	if err != nil {
 		return err
 	}
-	root := ref.key()
-	key := root.encode()
-	if err := b.Put(key[:], s.digestValue(key[:], &sha256)); err != nil {
-		return s.fail(err) // one of the two stands there without the other
+	err = b.Put(key[:], s.digestValue(key[:], &sha256))
+	if err == nil || named && errors.Is(err, holdfast.ErrIncompatibleValue) { // a bucket in its place is for Check
+		return nil
 	}
-	return nil
+	return s.fail(err) // one of the two stands there without the other
 }
 
 // forgetDigest takes the digest of a chunk that is removed off, if it has one.

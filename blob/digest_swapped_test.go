@@ -43,3 +43,33 @@ func TestSwappedDigests(t *testing.T) {
 		}
 	})
 }
+
+// What stands for a digest under the key of its root was damaged, or gone. ByDigest found the blob no more, and putting it again with its
+// digest, as "blob put --expect" does, changed nothing.
+func TestDamagedDigestPutAgain(t *testing.T) {
+	for _, o := range []Options{{LeafSize: MinLeafSize, Key: testKey}, {LeafSize: MinLeafSize}} {
+		for _, gone := range []bool{true, false} {
+			db := newStore(t, o)
+			content := noise(1, 5000)
+			var ref Ref
+			update(t, db, func(s *Store) { ref = withDigest(s, content) })
+			must(t, commits(db, func(s *Store) error {
+				b, root := s.bucket.Bucket(digestsName), ref.key()
+				key := root.encode()
+				if gone {
+					return b.Delete(key[:])
+				}
+				return b.Put(key[:], bytes.Repeat([]byte{1}, len(b.Get(key[:]))))
+			}))
+			update(t, db, func(s *Store) { withDigest(s, content) })
+			view(t, db, func(s *Store) {
+				if got, err := s.ByDigest(SHA256.sum(content)); got != ref || err != nil {
+					t.Errorf("%v, %v", got, err)
+				}
+				if sum, ok, err := s.DigestOf(ref); sum != SHA256.sum(content) || !ok || err != nil {
+					t.Errorf("%x, %v, %v", sum, ok, err)
+				}
+			})
+		}
+	}
+}

@@ -41,7 +41,7 @@
 // A blob has at most 2^63-1 bytes. A single value of a bucket is never longer
 // than four times the leaf size. Memory does not depend on the size of
 // blobs: some 10 MiB for a Store that writes, two of the longest leaves for each Writer,
-// 64 KiB for a Reader. With compression it is some 4 MiB more, 3 MiB for each goroutine that compresses, and two
+// 64 KiB for a Reader. With compression it is some 4 MiB more, 3 MiB (ZstdBetter: 6) for each goroutine that compresses, and two
 // of the longest leaves more for each Reader; a Writer that is Concurrent, and a Put, have up to 16 leaves compressed beside. What a transaction has changed is written early when it takes
 // more than 2 MiB (holdfast.Tx.Spill).
 package blob

@@ -48,7 +48,7 @@ func (s *Store) mayFrame(k *chunkKey, length int) bool {
 // appendFrame appends the frame of a leaf to dst; nothing if the leaf is to be stored as it is.
 func (o *Options) appendFrame(dst, p []byte) []byte {
 	if o.Key == nil {
-		return compress(dst, p)
+		return o.Compression.compress(dst, p)
 	}
 	return o.appendFrameOf(dst, p, o.compresses(len(p)) && promises(p))
 }
@@ -59,14 +59,14 @@ func (o *Options) appendFrameOf(dst, p []byte, promises bool) []byte {
 	case o.Key != nil && promises:
 		frame := frames.Get().(*[]byte)
 		defer releaseFrame(frame)
-		if *frame = encode((*frame)[:0], p); len(*frame) > 0 {
+		if *frame = o.Compression.encode((*frame)[:0], p); len(*frame) > 0 {
 			return o.Key.sealLeaf(dst, sealedZstd, *frame)
 		}
 		return o.Key.sealLeaf(dst, sealedPlain, p)
 	case o.Key != nil:
 		return o.Key.sealLeaf(dst, sealedPlain, p)
 	case promises:
-		return encode(dst, p)
+		return o.Compression.encode(dst, p)
 	}
 	return dst
 }

@@ -24,7 +24,7 @@ var histories = []Options{
 	{LeafSize: MinLeafSize, Algorithm: SHA256, Chunking: FastCDC},
 	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize},
 	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize, Compression: Zstd},
-	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FastCDC, Compression: Zstd},
+	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FastCDC, Compression: ZstdBetter},
 	{LeafSize: 3000, Algorithm: KeyedBLAKE3, Chunking: FixedSize, Key: testKey},
 	{LeafSize: MinLeafSize, Algorithm: KeyedBLAKE3, Chunking: FastCDC, Compression: Zstd, Key: testKey},
 }

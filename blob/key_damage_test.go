@@ -34,7 +34,7 @@ var hostileSealed = []struct {
 	{"a message", func(p, _ []byte) []byte { return testKey.SealMessage([]byte{sealedPlain}, sealedContent, nil) }, nil},
 	{"the content itself", func(_, _ []byte) []byte { return sealedContent }, nil},
 	{"the content itself, as the entry says", func(_, _ []byte) []byte { return sealedContent[:20_000] }, func(e *entry) { e.stored = 0 }},
-	{"compressed and not sealed", func(_, _ []byte) []byte { return compress(nil, sealedContent) }, nil},
+	{"compressed and not sealed", func(_, _ []byte) []byte { return Zstd.compress(nil, sealedContent) }, nil},
 	{"what is sealed is not compressed", func(_, _ []byte) []byte { return testKey.sealLeaf(nil, sealedZstd, noise(3, 9000)) }, nil},
 	{"a bomb", func(_, _ []byte) []byte { return testKey.sealLeaf(nil, sealedZstd, bomb(1<<30, 1<<13)) }, nil},
 	{"a bomb that does not say so", func(_, _ []byte) []byte { return testKey.sealLeaf(nil, sealedZstd, bomb(20_000, 1<<13)) }, nil},
@@ -322,7 +322,7 @@ func TestNoncesDiffer(t *testing.T) {
 func FuzzSealed(f *testing.F) {
 	for _, c := range hostileSealed {
 		if c.frame != nil {
-			good := testKey.sealLeaf(nil, sealedZstd, compress(nil, sealedContent))
+			good := testKey.sealLeaf(nil, sealedZstd, Zstd.compress(nil, sealedContent))
 			p := c.frame(bytes.Clone(good), testKey.sealLeaf(nil, sealedPlain, sealedContent))
 			if len(p) < 1<<16 {
 				f.Add(p, 20_000, false)

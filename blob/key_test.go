@@ -134,7 +134,7 @@ func TestKeyIsRecorded(t *testing.T) {
 		o       Options
 		version byte
 		size    int
-	}{{Options{}, 2, 16}, {Options{Compression: Zstd}, 3, 16}, {Options{Key: testKey}, 4, 48}, {Options{Key: testKey, Compression: Zstd}, 4, 48}} {
+	}{{Options{}, 2, 16}, {Options{Compression: Zstd}, 3, 16}, {Options{Compression: ZstdBetter}, 3, 16}, {Options{Key: testKey}, 4, 48}, {Options{Key: testKey, Compression: Zstd}, 4, 48}} {
 		view(t, newStore(t, c.o), func(s *Store) {
 			if b := s.bucket.Get(configName); len(b) != c.size || b[4] != c.version || b[7] != byte(c.o.Compression) {
 				t.Errorf("%v: %x", c.o, b)

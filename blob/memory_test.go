@@ -103,8 +103,10 @@ func TestMemoryOfWriting(t *testing.T) {
 		}, NoCompression},
 	}
 	for _, k := range kinds[1:] { // the encoder, and what is compressed and not stored yet
+		better := k
 		k.compression, k.most = Zstd, k.most+4<<20
-		kinds = append(kinds, k)
+		better.compression, better.most = ZstdBetter, better.most+16<<20
+		kinds = append(kinds, k, better)
 	}
 	for _, k := range kinds {
 		t.Run(fmt.Sprintf("%s, %v", k.name, k.compression), func(t *testing.T) {

@@ -91,29 +91,48 @@ func (s *Store) direct(k uint64) bool {
 
 // at gives the bucket in which the index has key, or belongs if it does not.
 func (s *Store) at(key []byte) *holdfast.Bucket {
-	if b := s.fresh(); b != nil {
-		if _, found := b.AppendValue(s.value[:0], key); found {
-			return b
-		}
+	b := s.fresh()
+	if b == nil {
+		return s.index
+	}
+	if _, found, _ := bridge.Find(s.index, key); found {
+		return s.index
+	}
+	if _, found := b.AppendValue(s.value[:0], key); found {
+		return b
 	}
 	return s.index
 }
 
-// indexed finds what the index has of key, and whether it is in recent.
+// indexed finds what the index has of key, and whether it is in recent. The large bucket has most of what is looked for, and is
+// searched first: half a million deletes in a store of a million, and collecting them, took a seventh less time (by hand). Damage to it is
+// noted in the transaction only where recent does not have key: what is there can be read, changed and removed all the same.
 func (s *Store) indexed(key []byte) (value []byte, recent bool) {
-	for _, b := range [...]*holdfast.Bucket{s.fresh(), s.index} {
-		if b == nil {
-			continue
-		}
-		if s.tx.Writable() { // by one goroutine only, and what Get gives would keep pages in place
-			if v, found := b.AppendValue(s.value[:0], key); found {
-				return v, b != s.index
-			}
-		} else if v := b.Get(key); v != nil {
-			return v, b != s.index
+	value, found, damage := bridge.Find(s.index, key)
+	if found && s.tx.Writable() {
+		value = append(s.value[:0], value...) // by one goroutine only, and its page may be written again
+	}
+	if found {
+		return value, false
+	}
+	if b := s.fresh(); b != nil {
+		if value, found := s.get(b, key); found {
+			return value, true
 		}
 	}
+	if damage != nil {
+		s.get(s.index, key) // which notes it
+	}
 	return nil, false
+}
+
+// get gives the value of key in a bucket of the index.
+func (s *Store) get(b *holdfast.Bucket, key []byte) (value []byte, found bool) {
+	if s.tx.Writable() { // by one goroutine only, and what Get gives would keep pages in place
+		return b.AppendValue(s.value[:0], key)
+	}
+	value = b.Get(key)
+	return value, value != nil
 }
 
 // unindex deletes key from the index.
@@ -225,7 +244,8 @@ func (s *Store) mayWait(k uint64) uint64 {
 	return max(uint64(math.Sqrt(float64(n)*float64(k))), 4*n/s.perPage())
 }
 
-// move moves to the large bucket what recent has beyond mayWait(k), but at most as many entries as most says.
+// move moves to the large bucket what recent has beyond mayWait(k), but at most as many entries as most says. It ends after a number that
+// stay, too, and the next transaction goes on there: below a damaged branch there may be very many.
 func (s *Store) move(b *batch, k, most uint64) error {
 	from := s.fresh()
 	r, limit := from.Sequence()&comeMask, s.mayWait(k)
@@ -233,7 +253,7 @@ func (s *Store) move(b *batch, k, most uint64) error {
 	m := mover{s: s, b: b, from: from, moverMemory: b.moves}
 	m.next = binary.BigEndian.AppendUint16(m.next[:0], uint16(from.Sequence()>>comeBits))
 	defer func() { b.moves = m.moverMemory }()
-	for m.moved < most && !m.ended {
+	for m.moved < most && m.stayed < mergePiece && !m.ended {
 		if err := m.some(most - m.moved); err != nil {
 			return err
 		}
@@ -250,11 +270,12 @@ func (s *Store) move(b *batch, k, most uint64) error {
 
 // mover moves entries from recent to the large bucket.
 type mover struct {
-	s     *Store
-	b     *batch
-	from  *holdfast.Bucket
-	moved uint64
-	ended bool // there is no more
+	s      *Store
+	b      *batch
+	from   *holdfast.Bucket
+	moved  uint64
+	stayed int  // looked at and left
+	ended  bool // there is no more
 
 	moverMemory
 }
@@ -272,13 +293,19 @@ type moving struct{ begin, key, end int }
 // mergePiece is how many entries are read at a time.
 const mergePiece = 256
 
-// some moves at most limit entries.
+// some moves at most limit entries. One that belongs on a damaged page stays: a Put there would have the transaction fail, and each after
+// it, which would begin there again. There are no more of them than there were when the page was damaged: of a new one it would not be known
+// that it is new. One whose key the large bucket has, as only a damaged store can, stays for Check.
 func (m *mover) some(limit uint64) error {
 	if err := m.read(int(min(limit, mergePiece))); err != nil {
 		return err
 	}
 	for _, e := range m.list {
 		k := m.piece[e.begin:e.key]
+		if _, found, damage := bridge.Find(m.s.index, k); found || damage != nil {
+			m.stayed++
+			continue
+		}
 		if err := m.s.index.Put(k, m.b.keep(m.piece[e.key:e.end])); err != nil {
 			return err
 		}
@@ -351,8 +378,11 @@ func (c *indexCursor) next() (key, v []byte) {
 		switch bytes.Compare(c.k[0], c.k[1]) {
 		case 1:
 			i = 1
-		case 0: // only of a damaged store: as indexed has it
-			c.k[1], c.v[1] = c.at[1].Next()
+		case 0: // only of a damaged store: as indexed has it, which passes over a bucket
+			if c.v[1] != nil {
+				i = 1
+			}
+			c.k[1-i], c.v[1-i] = c.at[1-i].Next()
 		}
 	}
 	if key, v = c.k[i], c.v[i]; key != nil {

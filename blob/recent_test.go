@@ -36,6 +36,60 @@ func entriesOf(b *holdfast.Bucket) (n uint64) {
 	return n
 }
 
+// Lookups, cursors and Check take the same entry of a chunk that a damaged store has in both buckets. (A move takes that of recent.)
+func TestEntryOfBothBuckets(t *testing.T) {
+	for _, where := range placings {
+		must(t, newStore(t, Options{LeafSize: MinLeafSize}).Update(func(tx *holdfast.Tx) error {
+			d := someStore(t, openIn(tx), where)
+			k := d.child(3)
+			key := k.encode()
+			large := d.entry(k)
+			small := large
+			small.users = 7
+			must(t, d.index.Put(key[:], large.append(nil)))
+			must(t, value(t, must2(d.makeFresh()), nil).Put(key[:], small.append(nil)))
+			users := map[string]uint64{"probe": d.entry(k).users}
+			from := seekIndexOf(d.Store, key[:])
+			users["cursor"] = from.users
+			d.fresh()
+			c := &checker{s: d.Store, ctx: t.Context(), gaps: map[string][]gap{}, elsewhere: d.elsewhere}
+			must(t, c.each(nil, nil, func(of chunkKey, e entry) error {
+				if of == k {
+					users["check"] += e.users
+				}
+				return nil
+			}, func(b *holdfast.Bucket, got []byte, _ error) error {
+				if b == d.index || !bytes.Equal(got, key[:]) {
+					t.Errorf("%s: %x is called malformed", where, got)
+				}
+				return nil
+			}))
+			if len(users) != 3 || users["probe"] != large.users || users["cursor"] != large.users || users["check"] != large.users {
+				t.Errorf("%s: %v users, and not %d", where, users, large.users)
+			}
+			if d.at(key[:]) != d.index {
+				t.Errorf("%s: it is changed in the small bucket", where)
+			}
+			m := mover{s: d.Store, b: &batch{}, from: d.fresh()}
+			must(t, m.some(mergePiece))
+			if got, _ := d.get(d.index, key[:]); !bytes.Equal(got, large.append(nil)) {
+				t.Errorf("%s: a move has replaced the entry of the large bucket", where)
+			}
+			return nil
+		}))
+	}
+}
+
+func seekIndexOf(s *Store, key []byte) entry {
+	c := s.seekIndex(key)
+	_, v := c.next()
+	e, _ := parseEntry(v)
+	if k, _ := c.next(); bytes.Equal(k, key) {
+		e.users += 100 // it comes a second time
+	}
+	return e
+}
+
 func nthBlob(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 // Transactions that bring few chunks to a store of many change few pages of the index: recent has no more

@@ -96,7 +96,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("%w: an encrypted store, and no other, has the hash function %v, and not %v", ErrOptions, KeyedBLAKE3, o.Algorithm)
 	case o.Chunking != FixedSize && o.Chunking != FastCDC:
 		return fmt.Errorf("%w: unknown chunking %d", ErrOptions, o.Chunking)
-	case o.Compression > Zstd:
+	case o.Compression > ZstdBetter:
 		return fmt.Errorf("%w: unknown compression %d", ErrOptions, o.Compression)
 	case o.LeafSize < MinLeafSize || o.LeafSize > MaxLeafSize:
 		return fmt.Errorf("%w: leaf size %d is not between %d and %d", ErrOptions, o.LeafSize, MinLeafSize, MaxLeafSize)

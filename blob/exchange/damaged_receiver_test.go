@@ -85,6 +85,63 @@ func TestLostAtReceiver(t *testing.T) {
 	}
 }
 
+// The bytes of a node were missing where the receiver's index said that they are, which is no damage that a repair had met. The node came, the
+// index was believed, and its bytes were given up: of a root that ended the exchange, and other blobs did not come; of a node below, and of a
+// last leaf, the blob was said to be held that could not be read.
+func TestMissingAtReceiver(t *testing.T) {
+	for _, o := range kinds {
+		for _, what := range []struct {
+			name  string
+			size  int
+			level uint8
+		}{{"root", 20_000, 1}, {"node", 200 << 10, 1}, {"last leaf", 50_100, 0}} {
+			if what.name == "last leaf" && o.Chunking == blob.FastCDC {
+				continue // this one is as long as others, and so not read
+			}
+			for _, to := range []direction{push, pull} {
+				t.Run(name(o)+" "+what.name, func(t *testing.T) {
+					from, into := newStore(t, o), newStore(t, o)
+					contents := [][]byte{random(1, what.size), random(2, 30_000)}
+					refs := put(t, from, contents...)
+					put(t, into, contents[0])
+					users := uint64(2)
+					if what.name != "root" {
+						update(t, into, func(s *blob.Store) error { return s.Delete(refs[0]) }) // what waits for Collect
+						users = 1
+					}
+					alter(t, into, refs[0].Root(), what.level, what.name == "node", func(b *holdfast.Bucket, k, _ []byte) error { return b.Delete(k) })
+					good(t, to, from, into, refs, lease("L"))
+					sound(t, into, refs[:users-1]...)
+					holds(t, into, refs[0], contents[0], users)
+					holds(t, into, refs[1], contents[1], 1)
+				})
+			}
+		}
+	}
+}
+
+// A blob that a repair had discarded was given twice, and the peer did not have it. The second time it was said to be held; a tree ended the
+// exchange, and other blobs did not come.
+func TestLostTwice(t *testing.T) {
+	for level, size := range []int{200, 20_000} {
+		for _, to := range []direction{push, pull} {
+			from, into := newStore(t, kinds[0]), newStore(t, kinds[0])
+			other := random(2, 30_000)
+			lost, more := put(t, into, random(1, size))[0], put(t, from, other)[0]
+			spoil(t, into, lost.Root(), uint8(level), false)
+			update(t, into, func(s *blob.Store) error {
+				_, err := s.Check(t.Context(), blob.CheckOptions{Data: true, Repair: true, Discard: true}, nil)
+				return err
+			})
+			out := exchange(t, to, from, into, []blob.Ref{lost, lost, more}, lease("L"), -1)
+			if out.err == nil || out.serveErr != nil || out.stats.Blobs != 1 || out.stats.Failed != 2 || leased(t, into, "L")[lost] {
+				t.Errorf("%v, %v, %+v", out.err, out.serveErr, out.stats)
+			}
+			holds(t, into, more, other, 1)
+		}
+	}
+}
+
 // TestVerify: with Verify leaves and nodes deep in a blob that is there come again if they are damaged, or lost, and nothing else does.
 func TestVerify(t *testing.T) {
 	for _, o := range kinds {
@@ -128,6 +185,36 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// An exchange that had believed the index was cut, and one with Verify went on from there: what the first had found in the store was not read, and
+// the blob was said to be held that could not be read. With Verify it is gone through from its beginning, and what has arrived does not come again.
+func TestVerifyAfterCut(t *testing.T) {
+	smallBounds(t, 16<<10, 32<<10, 4<<10)
+	for _, o := range kinds {
+		for _, to := range []direction{push, pull} {
+			from, into := newStore(t, o), newStore(t, o)
+			content := random(1, 200<<10)
+			refs := put(t, from, content)
+			begin := put(t, into, content[:64<<10])
+			spoil(t, into, begin[0].Root(), 0, true)
+			options := lease("L")
+			const limit = 100_000
+			if out := exchange(t, to, from, into, refs, options, limit); out.err == nil {
+				t.Fatal("it was not cut")
+			}
+			options.Verify = true
+			if out := good(t, to, from, into, refs, options); out.received > int64(len(content)-64<<10-limit)+60_000 {
+				t.Errorf("%s: %d bytes came again", name(o), out.received)
+			}
+			holds(t, into, refs[0], content, 1)
+			update(t, into, func(s *blob.Store) error { // the damaged bytes are left
+				_, err := s.Check(t.Context(), blob.CheckOptions{Data: true, Repair: true}, nil)
+				return err
+			})
+			sound(t, into, begin...)
+		}
+	}
+}
+
 // An ingest of another program under the name of one of the exchange, or one whose state is damaged, ended the exchange, and no
 // other blob came. It is the error of its blob.
 func TestForeignIngest(t *testing.T) {
@@ -166,6 +253,16 @@ func TestForeignIngest(t *testing.T) {
 // spoil changes a byte of the last chunk of that level of a tree, or of the first one below the root.
 func spoil(t *testing.T, db *holdfast.DB, root blob.Chunk, level uint8, first bool) {
 	t.Helper()
+	alter(t, db, root, level, first, func(b *holdfast.Bucket, k, v []byte) error {
+		v = bytes.Clone(v)
+		v[len(v)/2] ^= 1
+		return b.Put(k, v)
+	})
+}
+
+// alter calls fn with the bytes of such a chunk.
+func alter(t *testing.T, db *holdfast.DB, root blob.Chunk, level uint8, first bool, fn func(b *holdfast.Bucket, k, v []byte) error) {
+	t.Helper()
 	var stored []byte
 	sealed := 0 // the length of its frame in an encrypted store, where no other chunk has that
 	view(t, db, func(s *blob.Store) error {
@@ -195,9 +292,7 @@ func spoil(t *testing.T, db *holdfast.DB, root blob.Chunk, level uint8, first bo
 			b := tx.Bucket(storeName).Bucket([]byte(name))
 			for k, v := range b.All() {
 				if bytes.Equal(v, stored) || len(v) == sealed {
-					v = bytes.Clone(v)
-					v[len(v)/2] ^= 1
-					return b.Put(k, v)
+					return fn(b, k, v)
 				}
 			}
 		}

@@ -30,11 +30,12 @@ type Options struct {
 	All bool
 	// Find has Pull receive blobs by the first digits, in hexadecimal, of their address or their SHA-256
 	// (blob.Store.Find): MinDigits or more. Each must lead to one blob. One whose address does not begin so is read when it has
-	// arrived: if its SHA-256 does not either, that is its error, though the lease holds it.
+	// arrived: if its SHA-256 does not either, that is its error, though the lease holds it. A peer can make up a blob of 2^63
+	// bytes of zeros of a few chunks, which is read until the context ends: of a peer that is not trusted pull by reference.
 	Find []string
 	// Verify has the side that receives, Pull or Serve, read what it has of each blob, as blob.Store.VerifyStored: what is damaged
-	// or lost of it comes again. Without it a blob is taken for whole whose root is. Each leaf is gone through as often as it
-	// occurs, without an end if a peer makes up a blob of zeros: it is for peers that are trusted.
+	// or lost of it comes again, also of what an exchange that was cut has left. Without it a blob is taken for whole whose root is. Each
+	// leaf is gone through as often as it occurs, without an end if a peer makes up a blob of zeros: it is for peers that are trusted.
 	Verify bool
 	// ReadOnly has Serve refuse what is pushed.
 	ReadOnly bool

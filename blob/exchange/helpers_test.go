@@ -206,6 +206,12 @@ type outcome struct {
 // bytes at most.
 func exchange(t testing.TB, to direction, from, into *holdfast.DB, refs []blob.Ref, o Options, limit int64) outcome {
 	t.Helper()
+	return exchangeWith(t, to, from, into, refs, o, Options{Verify: o.Verify}, limit)
+}
+
+// exchangeWith is exchange with options of the side that serves.
+func exchangeWith(t testing.TB, to direction, from, into *holdfast.DB, refs []blob.Ref, o, serve Options, limit int64) outcome {
+	t.Helper()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
@@ -220,7 +226,7 @@ func exchange(t testing.TB, to direction, from, into *holdfast.DB, refs []blob.R
 	}
 	go func() {
 		defer close(ended)
-		out.serveErr = Serve(context.Background(), server, served, open, Options{})
+		out.serveErr = Serve(context.Background(), server, served, open, serve)
 	}()
 	if to == push {
 		out.stats, out.err = Push(context.Background(), client, from, open, refs, o)

@@ -51,6 +51,7 @@ type transfer struct {
 	leaves bool // a chunk could not be appended that was planned so: its first leaf is received, and no node appended
 	again  int  // rounds without progress
 	kept   bool // there is an ingest
+	known  bool // this exchange has met the ingest: what it stands on was gone through
 	done   bool
 	err    error
 }
@@ -218,7 +219,7 @@ func (k *sink) batch(refs []blob.Ref) error {
 			case t.done || inline || seen[ref]:
 				whole = append(whole, ref)
 			default:
-				t.begin(k.o.Lease, k.unfinished)
+				t.begin(k.o.Lease, k.unfinished, k.o.Verify)
 				k.queue = append(k.queue, t)
 			}
 			seen[ref] = true
@@ -243,9 +244,16 @@ func (k *sink) batch(refs []blob.Ref) error {
 // isThere tells whether the store has a blob, whose root is not known to be lost or damaged: such a one is to come again, and with
 // Verify each is gone through.
 func (k *sink) isThere(store *blob.Store, ref blob.Ref) (bool, error) {
-	has, err := store.Has(ref)
-	if err != nil || !has || k.o.Verify {
+	has, err := hasRoot(store, ref)
+	return has && !k.o.Verify, err
+}
+
+func hasRoot(store *blob.Store, ref blob.Ref) (bool, error) {
+	if has, err := store.Has(ref); err != nil || !has {
 		return false, err
+	}
+	if _, inline := ref.Inline(); inline {
+		return true, nil
 	}
 	return store.HasChunk(ref.Root())
 }
@@ -265,10 +273,13 @@ func (k *sink) findUnfinished(store *blob.Store) error {
 // ingestName is the name of the ingest that holds what has arrived of a blob.
 func ingestName(lease, ref string) string { return "exchange " + lease + " " + ref }
 
-func (t *transfer) begin(lease string, unfinished map[string]int64) {
+// begin begins the walk where an earlier exchange has ended. What that has found in the store was not read: so with verify it begins anew.
+func (t *transfer) begin(lease string, unfinished map[string]int64, verify bool) {
 	text, _ := t.ref.AppendText(nil) // it was checked
 	t.name = ingestName(lease, string(text))
-	t.start, t.kept = unfinished[t.name]
+	if t.start, t.kept = unfinished[t.name]; verify {
+		t.start = 0
+	}
 	t.walk.begin(t.ref)
 }
 

@@ -198,10 +198,10 @@ func (k *sink) hasNode(store *blob.Store, c blob.Chunk) (bool, error) {
 func (k *sink) look(store *blob.Store, c blob.Chunk) error {
 	_, err := store.Chunk(c.Address, c.Level)
 	switch {
-	case err == nil || errors.Is(err, blob.ErrMissing):
-		return nil
-	case errors.Is(err, blob.ErrCorrupt):
+	case errors.Is(err, blob.ErrCorrupt): // also if its bytes are missing where the index says that they are
 		k.mends = true
+		return nil
+	case err == nil || errors.Is(err, blob.ErrMissing):
 		return nil
 	}
 	return err

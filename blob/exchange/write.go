@@ -145,7 +145,7 @@ func (w *writing) leaf(s *step) error {
 		p = s.slot.data.Bytes()
 	} else if p, err = w.store.Chunk(s.chunk.Address, 0); err != nil {
 		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrCorrupt) {
-			w.mends = w.mends || !errors.Is(err, blob.ErrMissing)
+			w.mends = w.mends || errors.Is(err, blob.ErrCorrupt)
 			w.replan(t, 0, true)
 			return nil
 		}
@@ -177,11 +177,16 @@ func (w *writing) ingest(t *transfer) (err error) {
 		// One of the same name that cannot be resumed, as another's, does not end the others. If the error is one of the
 		// transaction, its commit has it, too.
 		in, err := w.store.Ingest(t.name, o)
+		if err == nil && w.o.Verify && !t.known && in.Offset() > 0 {
+			if err = in.Abort(); err == nil {
+				in, err = w.store.Ingest(t.name, o)
+			}
+		}
 		if err != nil {
 			w.fail(t, fmt.Errorf("%w; drop it with Abort, or exchange with another lease", err))
 			return nil
 		}
-		w.in, w.t, t.kept = in, t, true
+		w.in, w.t, t.kept, t.known = in, t, true, true
 		return nil
 	}
 	if err := w.lease.Add(t.ref); err != nil {
@@ -251,16 +256,19 @@ func (k *sink) holdWhole(refs []blob.Ref) error {
 		}
 		for _, ref := range refs {
 			t := &transfer{ref: ref}
-			err := lease.Add(ref)
+			has, err := hasRoot(store, ref) // which may have been given twice, and not have come
+			if err == nil && has {
+				err = lease.Add(ref)
+			}
 			switch {
-			case errors.Is(err, blob.ErrNotFound):
-				t.begin(k.o.Lease, k.unfinished)
+			case err == nil && has:
+				held = append(held, t)
+			case err == nil:
+				t.begin(k.o.Lease, k.unfinished, k.o.Verify)
 				k.queue = append(k.queue, t)
-				continue
-			case err != nil:
+			default:
 				return err
 			}
-			held = append(held, t)
 		}
 		return nil
 	})
