@@ -214,7 +214,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"put blobs.db store short --leaf-size 1", 2, "--leaf-size 1: outside of 1KiB to 16MiB"},
 		{"put blobs.db store short --algorithm md5", 2, "--algorithm: unknown hash md5; there are sha256, blake3"},
 		{"put blobs.db store short --chunking rabin", 2, "--chunking: rabin is no way to cut; there are fixed, fastcdc"},
-		{"put blobs.db store short --compress gzip", 2, "--compress: unknown compression gzip; there are none, zstd"},
+		{"put blobs.db store short --compress gzip", 2, "--compress: unknown compression gzip; there are none, zstd, zstd-better"},
 		{"put blobs.db store - short -", 2, "standard input is given 2 times, and can be read once"},
 		{"get blobs.db store " + ref + " -o -", 2, "-o -: get writes a file; \"blob cat\" writes to standard output"}, // it had made a file named -
 		{"put blobs.db store short --expect 12", 2, `"12" is not a SHA-256 digest`},

@@ -6,6 +6,16 @@ import (
 	"testing"
 )
 
+// A put that was refused after it had created the bucket of --into said that there were two buckets, and had left one.
+func TestBlobPutRefusedBuckets(t *testing.T) {
+	makeExchange(t)
+	r := run(t, "blob", "put", "new.db", "store", "short", "--create", "--into", "rows/deep", "--expect", "sha256:"+strings.Repeat("0", 64), "--json")
+	wantIn(t, r, 1, `"created_buckets": 1,`, "has another digest than expected")
+	if got := must(t, "buckets", "new.db"); strings.Contains(got, "rows") {
+		t.Error(got)
+	}
+}
+
 // TestBlobCreate: an empty store is created as the flags say, once. To receive blobs over ssh one had to put an empty file.
 func TestBlobCreate(t *testing.T) {
 	makeEncrypted(t)

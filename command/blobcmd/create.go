@@ -29,7 +29,7 @@ func newBlobCreate(a *cli.App) *cobra.Command {
 func (f *blobPutFlags) addOptions(flags *pflag.FlagSet) {
 	flags.StringVar(&f.algorithm, "algorithm", "sha256", "of a new store, the hash: sha256|blake3")
 	flags.StringVar(&f.chunking, "chunking", "fixed", "of a new store, how blobs are cut, by length or by content: fixed|fastcdc")
-	flags.StringVar(&f.compress, "compress", "none", "of a new store, how what is stored is compressed, if that pays: none|zstd")
+	flags.StringVar(&f.compress, "compress", "none", "of a new store, how what is stored is compressed, if that pays: none|zstd|zstd-better")
 	flags.BoolVar(&f.encrypt, "encrypt", false, "of a new store: encrypt it with the key of --key-file")
 	cli.SizeRangeVar(flags, &f.leafSize, "leaf-size", 0, blob.MinLeafSize, blob.MaxLeafSize, "of a new store, the length of the pieces; default: what fills 16 pages, 65488 bytes")
 }

@@ -332,7 +332,8 @@ const blobServeHelp = `Serve a store on standard input and output to one "blob p
 
 FILE is opened for writing, or with --read-only for reading: then several can be served at a time, and blobs
 pulled only. --lease has what is pushed be held by that lease, whatever the peer names; a peer that may push can
-otherwise add to any lease of the store, and have it expire.`
+otherwise add to any lease of the store, and have it expire. --verify is for peers that are trusted: one can make
+up a blob that is read without an end.`
 
 type serveFlags struct {
 	cli.StoreName

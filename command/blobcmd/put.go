@@ -234,6 +234,9 @@ func oneRowEach(sources []string) error {
 	return nil
 }
 
+// compressions are those of --compress.
+var compressions = map[string]blob.Compression{"none": blob.NoCompression, "zstd": blob.Zstd, "zstd-better": blob.ZstdBetter}
+
 // storeOptions reads the options of a new store.
 func (p *putter) storeOptions() error {
 	f := &p.f
@@ -242,18 +245,17 @@ func (p *putter) storeOptions() error {
 		return cli.Usagef("--algorithm: unknown hash %s; there are sha256, blake3", cli.Shorten(f.algorithm))
 	case f.chunking != "fixed" && f.chunking != "fastcdc":
 		return cli.Usagef("--chunking: %s is no way to cut; there are fixed, fastcdc", cli.Shorten(f.chunking))
-	case f.compress != "none" && f.compress != "zstd":
-		return cli.Usagef("--compress: unknown compression %s; there are none, zstd", cli.Shorten(f.compress))
 	}
-	p.options = blob.Options{Algorithm: blob.SHA256, Chunking: blob.FixedSize}
+	var known bool
+	if p.options.Compression, known = compressions[f.compress]; !known {
+		return cli.Usagef("--compress: unknown compression %s; there are none, zstd, zstd-better", cli.Shorten(f.compress))
+	}
+	p.options.Algorithm, p.options.Chunking = blob.SHA256, blob.FixedSize
 	if f.algorithm == "blake3" {
 		p.options.Algorithm = blob.BLAKE3
 	}
 	if f.chunking == "fastcdc" {
 		p.options.Chunking = blob.FastCDC
-	}
-	if f.compress == "zstd" {
-		p.options.Compression = blob.Zstd
 	}
 	p.options.LeafSize = int(f.leafSize)
 	return p.encryption()

@@ -3,6 +3,7 @@ package blobcmd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -141,7 +142,7 @@ func removeBlobs(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 		}
 		err = b.Delete(ref)
 		if errors.Is(err, blob.ErrNotFound) {
-			return b.noUser(ref, name, err)
+			return b.noUser(name, err, ref)
 		}
 		if err == nil {
 			e.Users, err = b.Users(ref)
@@ -255,7 +256,7 @@ func wouldRemove(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 			r.Blobs = append(r.Blobs, e)
 			continue
 		}
-		return b.noUser(ref, name, errNoBlob)
+		return b.noUser(name, errNoBlob, ref)
 	}
 	if err := b.dropIngests(f, r); err != nil {
 		return err
@@ -264,19 +265,34 @@ func wouldRemove(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 	var err error
 	r.Freed.Chunks, r.Freed.Bytes, err = b.Reclaimable(refs, f.unfinished...)
 	if errors.Is(err, blob.ErrNotFound) { // it is a lease's
-		return b.noUser(refs[0], strings.Join(c.Args[2:], " or "), err)
+		return b.noUser(strings.Join(c.Args[2:], " or "), err, refs...)
 	}
 	return err
 }
 
-// noUser is the error of taking a user from a blob that has none that could be taken. Those that are left are leases.
-func (b *blobs) noUser(ref blob.Ref, name string, err error) error {
+// noUser is the error of taking a user from one of refs that has none that could be taken. Those that are left are leases.
+func (b *blobs) noUser(name string, err error, refs ...blob.Ref) error {
 	e := &cli.FileError{File: b.file, What: fmt.Sprintf("%s has no user that could be taken", cli.Shorten(name)), Next: "nothing was removed", Err: err}
-	if users, err := b.Users(ref); err == nil && users > 0 {
+	if slices.ContainsFunc(refs, b.isLeased) {
 		e.What = fmt.Sprintf("%s has no user that could be taken but leases", cli.Shorten(name))
 		e.Next += "; --lease ID releases one; see them with: " + b.line("stat")
 	}
 	return e
+}
+
+// isLeased tells whether a lease holds a blob.
+func (b *blobs) isLeased(ref blob.Ref) bool {
+	for l, err := range b.Leases() {
+		if err != nil {
+			continue
+		}
+		for held, err := range b.Leased(l.ID) {
+			if err == nil && held == ref {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func printRemoved(c *cli.Call, r *blobRmReport) {

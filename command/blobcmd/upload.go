@@ -61,7 +61,7 @@ func (p *putter) source(source string, in *cli.Input) (err error) {
 
 // transaction stores a piece of the source, and the blob if that is all.
 func (u *upload) transaction() (more bool, err error) {
-	var at int64
+	at, created := int64(0), u.r.CreatedBuckets
 	err = u.db.Update(func(tx *holdfast.Tx) error {
 		s, err := store(u.putter.Call.App, u.file, tx, u.path)
 		if err != nil {
@@ -83,6 +83,7 @@ func (u *upload) transaction() (more bool, err error) {
 		return u.end(tx, b, ingest)
 	})
 	if err != nil {
+		u.r.CreatedBuckets = created // what came to it went with the transaction
 		return false, err
 	}
 	u.put.Transactions++
@@ -119,13 +120,14 @@ func (u *upload) begin(b *blobs) (*blob.Ingest, error) {
 	}
 	u.put.Resumed = ingest.Offset()
 	u.saved = ingest.Offset()
-	err = u.skip(ingest)
+	err = u.skip(b, ingest)
 	u.other = err != nil && u.ctx.Err() == nil
 	return ingest, err
 }
 
-// skip skips what is stored of the source, which must begin with the same bytes.
-func (u *upload) skip(ingest *blob.Ingest) error {
+// skip skips what is stored of the source, which must begin with the same bytes. With --verify it is written again, and given up: what of
+// it is damaged is stored again by that.
+func (u *upload) skip(b *blobs, ingest *blob.Ingest) error {
 	n := ingest.Offset()
 	if n == 0 {
 		return nil
@@ -135,7 +137,13 @@ func (u *upload) skip(ingest *blob.Ingest) error {
 			Next: "this is another file; give the put another name, or drop what is stored with: " + u.dropLine(), Err: blob.ErrSizeMismatch}
 	}
 	h := sha256.New()
-	skipped, err := io.CopyBuffer(struct{ io.Writer }{h}, io.LimitReader(u.in, n), u.buf)
+	to := io.Writer(h)
+	if u.f.verify {
+		w := b.Writer()
+		defer w.Abort()
+		to = io.MultiWriter(h, w)
+	}
+	skipped, err := io.CopyBuffer(struct{ io.Writer }{to}, io.LimitReader(u.in, n), u.buf)
 	if sum, ok := ingest.DigestSum(); err == nil && skipped == n && ok && !bytes.Equal(h.Sum(nil), sum[:]) {
 		err = &cli.FileError{File: u.in.Name, What: fmt.Sprintf("does not begin with the %s that are stored by the name %s already", cli.SizeExactly(n), cli.Shorten(u.ingest)),
 			Next: "this is another source; give the put another name, or drop what is stored with: " + u.dropLine(), Err: blob.ErrIngestOptions}

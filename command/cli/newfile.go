@@ -137,13 +137,20 @@ func place(temp, dst string, o OutputFile, absent bool) error {
 	if absent && !o.Force {
 		err := os.Link(temp, dst)
 		switch {
-		case err == nil:
+		case err == nil || errors.Is(err, fs.ErrExist) && isLinked(temp, dst): // NFS says so of a link made by a request that was repeated
 			return os.Remove(temp)
 		case errors.Is(err, fs.ErrExist):
 			return o.madeMeanwhile()
 		}
 	}
 	return replace(temp, dst, o)
+}
+
+// isLinked tells whether dst is another name of the file temp.
+func isLinked(temp, dst string) bool {
+	info, err := os.Lstat(temp)
+	made, failed := os.Lstat(dst)
+	return err == nil && failed == nil && os.SameFile(info, made)
 }
 
 // replace gives the file temp the name dst.

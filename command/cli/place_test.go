@@ -40,6 +40,15 @@ func TestPlace(t *testing.T) {
 		t.Error(err)
 	}
 	want("two", false)
+	// NFS can say of a link that it has just made that it is there already: "another program has made it", and the key was there.
+	write(temp, "four")
+	if err := errors.Join(os.Remove(dst), os.Link(temp, dst)); err != nil {
+		t.Fatal(err)
+	}
+	if err := place(temp, dst, OutputFile{Path: dst}, true); err != nil {
+		t.Error(err)
+	}
+	want("four", false)
 	write(temp, "three")
 	if err := place(temp, dst, OutputFile{Path: dst}, false); err != nil { // what may be replaced
 		t.Error(err)
