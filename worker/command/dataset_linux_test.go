@@ -14,7 +14,7 @@ func TestTopDataset(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources := map[string]bool{}
-	if id, err := mountsOfStore(file, "/store", "tank/a store", sources); err != nil || id != "7" || !sources["tank/a store/s7"] {
+	if id, err := mountsOfStore(file, &shownStore{snapshots: "/store/snapshots/"}, "tank/a store", sources); err != nil || id != "7" || !sources["tank/a store/s7"] {
 		t.Errorf("%q, %v, %v", id, sources, err)
 	}
 }

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -21,18 +20,20 @@ func mountedHere(root string) ([]mounted, error) {
 	if err != nil {
 		return nil, err
 	}
-	snapshots := filepath.Join(root, "snapshots") + "/"
+	store, err := shownStoreOf(root)
+	if err != nil {
+		return nil, err
+	}
 	list := []mounted{}
 	err = mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
 		shown := mounted{Path: m.Point, Type: m.Type, Source: m.Source}
-		// The root of a bind mount is a path on its file system, of which the store's may be a part only.
-		_, of, found := strings.Cut(m.Root, "/snapshots/")
+		of, found := store.bound(m)
 		switch {
 		case m.Type == "overlay" && ofManager.MatchString(m.Source):
-		case strings.HasPrefix(m.Source, snapshots):
+		case strings.HasPrefix(m.Source, store.snapshots):
 		case dataset != "" && strings.HasPrefix(m.Source, dataset+"/s"):
-		case found && strings.HasSuffix(snapshots, strings.TrimSuffix(m.Root, of)):
-			shown.Type, shown.Source = "bind", snapshots+of
+		case found:
+			shown.Type, shown.Source = "bind", store.snapshots+of
 		default:
 			return
 		}

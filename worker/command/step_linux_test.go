@@ -253,14 +253,20 @@ func TestStepOutputRefused(t *testing.T) {
 // begun begins a step that waits, and returns when its command runs. wait is for its end.
 func begun(t *testing.T, ctx context.Context) (wait func() result) {
 	t.Helper()
+	return begunIn(t, ctx, "store")
+}
+
+// begunIn is begun on the store root.
+func begunIn(t *testing.T, ctx context.Context, root string) (wait func() result) {
+	t.Helper()
 	out := &watched{wrote: make(chan struct{}, 1)}
 	var errOut bytes.Buffer
-	root := command.NewRootCommand()
-	root.SetOut(out)
-	root.SetErr(&errOut)
-	root.SetArgs([]string{"--root", "store", "--run", "run", "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit"})
+	cmd := command.NewRootCommand()
+	cmd.SetOut(out)
+	cmd.SetErr(&errOut)
+	cmd.SetArgs([]string{"--root", root, "--run", "run", "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit"})
 	ended := make(chan int, 1)
-	go func() { ended <- command.Execute(ctx, root) }()
+	go func() { ended <- command.Execute(ctx, cmd) }()
 	select {
 	case <-out.wrote:
 	case code := <-ended:

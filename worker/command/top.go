@@ -152,7 +152,9 @@ func (v *topView) look() error {
 			return err
 		}
 	}
-	r.Mounts, r.Steps = running(root)
+	if r.Mounts, r.Steps, err = running(root); err != nil {
+		return err
+	}
 	v.last = r
 	return nil
 }

@@ -54,8 +54,12 @@ func commandOf(pid int) string {
 
 // running looks through /proc: how many mounts of snapshots of a store there are in all mount namespaces,
 // and what runs with a snapshot as its root directory. What ends meanwhile is passed over.
-func running(root string) (mounts int, steps []runningStep) {
+func running(root string) (mounts int, steps []runningStep, err error) {
 	steps = []runningStep{}
+	store, err := shownStoreOf(root)
+	if err != nil {
+		return 0, nil, err
+	}
 	boot := uptime()
 	seen := map[string]string{}       // mount namespace -> the snapshot that is its root
 	sources := map[string]bool{}      // mounts
@@ -70,7 +74,7 @@ func running(root string) (mounts int, steps []runningStep) {
 		}
 		id, known := seen[ns]
 		if !known {
-			if id, err = mountsOfStore(dir+"/mountinfo", root, dataset, sources); err != nil {
+			if id, err = mountsOfStore(dir+"/mountinfo", store, dataset, sources); err != nil {
 				continue
 			}
 			seen[ns] = id
@@ -101,28 +105,25 @@ func running(root string) (mounts int, steps []runningStep) {
 	slices.SortFunc(steps, func(a, b runningStep) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.PID, b.PID))
 	})
-	return len(sources), steps
+	return len(sources), steps, nil
 }
 
 // mountsOfStore adds the mounts of a mountinfo that are of snapshots of a store to sources, and tells which
 // snapshot is the root directory there, "" if none is.
-func mountsOfStore(file, root, dataset string, sources map[string]bool) (id string, err error) {
-	snapshots := filepath.Join(root, "snapshots") + "/"
+func mountsOfStore(file string, store *shownStore, dataset string, sources map[string]bool) (id string, err error) {
 	contain := []string{"snapshots/"}
 	if dataset != "" {
 		contain = append(contain, mountinfo.Escape(dataset)+"/s")
 	}
 	err = mountinfo.Each(file, func(m *mountinfo.Mount) {
 		of, source := "", m.Source
-		_, rest, below := strings.Cut(m.Root, "/snapshots/")
-		switch {
+		switch rest, bound := store.bound(m); {
 		case dataset != "" && strings.HasPrefix(source, dataset+"/s"):
 			of = strings.TrimPrefix(source, dataset+"/s")
 		case m.Type == "overlay":
-			of = overlayOf(m, snapshots)
+			of = overlayOf(m, store)
 			source += " " + of
-		case below && strings.HasSuffix(snapshots, strings.TrimSuffix(m.Root, rest)):
-			// The root of a bind mount is a path on its file system, of which the store's may be a part only.
+		case bound:
 			of, _, _ = strings.Cut(rest, "/")
 			source = m.Root
 		}
@@ -139,16 +140,12 @@ func mountsOfStore(file, root, dataset string, sources map[string]bool) (id stri
 
 // overlayOf is the snapshot that an overlay is of, as its options say: that of its upper directory, or of its first
 // layer. "" if it is not of the store.
-func overlayOf(m *mountinfo.Mount, snapshots string) string {
+func overlayOf(m *mountinfo.Mount, store *shownStore) string {
 	first := ""
 	for name, path := range m.Values() {
-		rest, ok := strings.CutPrefix(path, snapshots)
-		if !ok { // a path on its file system, of which the store's may be a part only
-			var inside string
-			inside, rest, ok = strings.Cut(path, "/snapshots/")
-			if !ok || !strings.HasSuffix(snapshots, inside+"/snapshots/") {
-				continue
-			}
+		rest, ok := store.layer(path)
+		if !ok {
+			continue
 		}
 		id, _, _ := strings.Cut(rest, "/")
 		if name == "upperdir" {

@@ -66,6 +66,45 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// TestTopOtherStore: a store that was the whole of a file system gave its steps and mounts to the top of each store on another one, and
+// its bind mounts to their list of mounts: of a path on a file system only the end was compared.
+func TestTopOtherStore(t *testing.T) {
+	for _, driver := range []string{"overlay", "copy"} {
+		stand(t, driver)
+		whole, err := filepath.Abs("whole")
+		check(t, err)
+		check(t, os.Mkdir(whole, 0o755))
+		check(t, unix.Mount("whole", whole, "tmpfs", 0, "size=1g"))
+		t.Cleanup(func() { check(t, unix.Unmount(whole, unix.MNT_DETACH)) })
+		must(t, "--root", "whole", "--driver", driver, "import", "busybox.tar", "bb")
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		wait := begunIn(t, ctx, "whole")
+		if s := top(t); s.Owner != 0 || len(s.Steps) != 0 || s.Mounts != 0 {
+			t.Errorf("%s: the step is on the other store: %+v", driver, s)
+		}
+		busy, err := filepath.Abs("busy")
+		check(t, err)
+		check(t, os.Mkdir(busy, 0o755))
+		check(t, unix.Mount("whole/snapshots/1", busy, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { _ = unix.Unmount(busy, unix.MNT_DETACH) }) // of a test that has failed
+		var its topSeen
+		check(t, json.Unmarshal([]byte(must(t, "--root", "whole", "top", "--json", "--count", "1")), &its))
+		if its.Owner != os.Getpid() || len(its.Steps) != 1 || its.Mounts != 2 {
+			t.Errorf("%s: its own: %+v", driver, its)
+		}
+		own, other := must(t, "--root", "whole", "mount", "ls"), must(t, "mount", "ls")
+		check(t, unix.Unmount(busy, 0))
+		cancel()
+		if r := wait(); r.code != 130 {
+			t.Errorf("%s: the step: %+v", driver, r)
+		}
+		if !strings.Contains(own, "whole/snapshots/1") || strings.Contains(other, "snapshots/1") {
+			t.Errorf("%s: mounts of it %q, of the other %q", driver, own, other)
+		}
+	}
+}
+
 // TestTopEnds: without a count it ends when it is interrupted, as all commands with 130, and says nothing of it.
 func TestTopEnds(t *testing.T) {
 	work(t)

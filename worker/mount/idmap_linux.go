@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/idmap"
+	"holdfast/worker/internal/mountinfo"
 )
 
 // This file has mounts that show ids as others (the option idmap): a mount of its own gets the attribute before it is
@@ -219,15 +220,10 @@ func commonDir(paths []string) string {
 
 // mountOf is the root directory of the mount that a directory is on; "" if there is no directory.
 func mountOf(dir string) string {
-	of := func(dir string) (id uint64, ok bool) {
-		var st unix.Statx_t
-		err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
-		return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID != 0
-	}
-	id, ok := of(dir)
+	id, ok := mountinfo.IDAt(dir)
 	for ok && dir != "/" {
 		above := filepath.Dir(dir)
-		if next, known := of(above); !known || next != id {
+		if next, known := mountinfo.IDAt(above); !known || next != id {
 			break
 		}
 		dir = above

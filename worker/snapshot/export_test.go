@@ -19,9 +19,6 @@ func SetSyncError(fn func() error) {
 	}
 }
 
-// Observe has fn called with the number of keys that each transaction has touched.
-func (s *Store) Observe(fn func(op string, keys int)) { s.observe = fn }
-
 // FlushDeferred does what SyncDeferred does after a second.
 func (s *Store) FlushDeferred() error { return s.flushDeferred() }
 

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"holdfast/worker/internal/mountinfo"
 )
 
@@ -74,13 +72,13 @@ func (r *Runner) surroundings() (*surroundings, error) {
 // partAt is what is at a path without symbolic links. It is not known of a mount that is not listed, such as one that
 // contains the root of a process in a chroot.
 func (s *surroundings) partAt(path string) (p part, ok bool) {
-	var st unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st) != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+	id, ok := mountinfo.IDAt(path)
+	if !ok {
 		return p, false
 	}
 	for _, m := range s.mounts {
-		if m.ID == st.Mnt_id && within(path, m.Point) {
-			return part{m.Major, m.Minor, filepath.Join(m.Root, strings.TrimPrefix(path, m.Point))}, true
+		if m.ID == id && within(path, m.Point) {
+			return part{m.Major, m.Minor, m.OnSystem(path)}, true
 		}
 	}
 	return p, false
