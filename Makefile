@@ -99,7 +99,7 @@ bench: ## tables compared with bbolt and LMDB (BENCH="read readers write load ag
 
 .PHONY: bench-commit
 bench-commit: ## commits and opening compared with bbolt, Pebble, SQLite; which targets are met (BENCH="emptied age opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
-	$(call bench,bench-commit,$(if $(findstring -full,$(BENCHFLAGS)),32,4),$(BENCHFLAGS) $(BENCH))
+	$(call bench,bench-commit,$(if $(findstring -full,$(BENCHFLAGS)),36,4),$(BENCHFLAGS) $(BENCH))
 
 .PHONY: bench-share
 bench-share: ## what it costs that other processes read an open database, and a copy and a read by another process; which targets are met (BENCH="shared-cost shared-copy shared-get" BENCHFLAGS="-full -v -json")
