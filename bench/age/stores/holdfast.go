@@ -22,6 +22,10 @@ var holdfasts = []age.Peer{
 		Name: "holdfast Periodic", Note: "Holdfast with Durability Periodic: a commit may be lost with the power for 100 ms",
 		Open: ours(holdfast.Options{Durability: holdfast.Periodic}),
 	},
+	{
+		Name: "holdfast None", Note: "Holdfast with Durability None: what a commit has written is flushed when the system does it, or when the store is closed",
+		Open: ours(holdfast.Options{Durability: holdfast.None}),
+	},
 }
 
 type holdfastStore = nested[*holdfast.DB, *holdfast.Tx, *holdfast.Bucket, *holdfast.Cursor]
