@@ -209,12 +209,20 @@ func (r *collection) turn() {
 func (r *collection) undo(before *collection, err error) error {
 	at, skip, first := r.c.at, r.c.skip, r.c.first
 	id, fails := r.freeing.failed, r.freeing.fails
+	deleted := r.freeing.at - before.freeing.at
 	*r = *before
 	r.done = false
 	r.c.skip, r.c.first = skip, first
 	var damage *holdfast.CorruptError
 	if !errors.As(err, &damage) {
 		return err
+	}
+	switch {
+	case !fails && deleted > 1:
+		r.batch = 1 // found by the commit, for which one of them it is not known
+		return nil
+	case !fails && deleted == 1:
+		id, fails = r.freeing.ids[r.freeing.at], true
 	}
 	if fails {
 		if r.c.first == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	"holdfast"
 )
@@ -241,4 +242,37 @@ func TestManyStay(t *testing.T) {
 			t.Errorf("%d entries are left after %d moves, of which %d stay", n, calls, stay)
 		}
 	})
+}
+
+// A dead chunk in the large bucket of the index was not collected where the damaged page of the small one would have it, and its
+// transaction failed when it was committed: Collect ended with that error each time.
+func TestCollectBesideDamagedRecent(t *testing.T) {
+	db := newStore(t, Options{LeafSize: MinLeafSize})
+	var key []byte
+	update2(t, db, func(s *Store) {
+		var refs []Ref
+		for i := range uint64(400) {
+			refs = append(refs, must2(s.Put(random(i, 300))))
+		}
+		must(t, s.flush())
+		for _, ref := range refs {
+			must(t, s.Delete(ref))
+		}
+		must(t, s.came(farChunks))
+		for i := range uint64(200) {
+			must2(s.Put(random(1000+i, 300)))
+		}
+		must(t, s.flush())
+		n := 0
+		for k := range s.recent.All() {
+			if n++; n == 100 {
+				key = bytes.Clone(k)
+			}
+		}
+	})
+	db = flipIn(t, db, key, 3)
+	stats, err := collectBy(db, 4*time.Millisecond)
+	if err != nil || stats.Damaged > 0 || stats.Chunks != 400 {
+		t.Errorf("%+v, %v", stats, err)
+	}
 }

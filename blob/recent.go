@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -135,11 +136,17 @@ func (s *Store) get(b *holdfast.Bucket, key []byte) (value []byte, found bool) {
 	return value, value != nil
 }
 
-// unindex deletes key from the index.
+// unindex deletes key, which the index has, from it. Damage of recent is no matter where the large bucket has it.
 func (s *Store) unindex(key []byte) error {
 	counter, by := s.dead, uint64(1)
 	if b := s.fresh(); b != nil {
-		if _, found := b.AppendValue(s.value[:0], key); found {
+		_, found, damage := bridge.Find(b, key)
+		if damage != nil {
+			if _, large, _ := bridge.Find(s.index, key); !large {
+				return damage
+			}
+		}
+		if found {
 			if err := b.Delete(key); err != nil {
 				return err
 			}
@@ -293,6 +300,9 @@ type moving struct{ begin, key, end int }
 // mergePiece is how many entries are read at a time.
 const mergePiece = 256
 
+// passed is for how many that stay a damaged page counts.
+const passed = mergePiece / 8
+
 // some moves at most limit entries. One that belongs on a damaged page stays: a Put there would have the transaction fail, and each after
 // it, which would begin there again. There are no more of them than there were when the page was damaged: of a new one it would not be known
 // that it is new. One whose key the large bucket has, as only a damaged store can, stays for Check.
@@ -320,11 +330,11 @@ func (m *mover) some(limit uint64) error {
 	return nil
 }
 
-// read reads the next n entries.
+// read reads the next n entries; where recent is damaged, those before.
 func (m *mover) read(n int) error {
 	m.piece, m.list, m.ended = m.piece[:0], m.list[:0], true
 	var unordered error
-	err := m.from.Scan(m.next, func(k, v []byte) bool {
+	err := bridge.Scan(m.from, m.next, func(k, v []byte) bool {
 		if v == nil {
 			return true // a bucket, which has no meaning there
 		}
@@ -338,7 +348,43 @@ func (m *mover) read(n int) error {
 		m.list = append(m.list, moving{begin, begin + len(k), len(m.piece)})
 		return true
 	})
+	var damage *holdfast.CorruptError
+	if errors.As(err, &damage) {
+		m.pass()
+		return nil
+	}
 	return firstError(err, unordered)
+}
+
+// pass has the next piece begin behind the damaged page of recent that was met: at the first two bytes of a key from where on it can
+// be read. Each put failed if none could be moved from there on.
+func (m *mover) pass() {
+	bad := int(binary.BigEndian.Uint16(append(m.next, 0, 0)))
+	if n := len(m.list); n > 0 {
+		bad = int(binary.BigEndian.Uint16(m.piece[m.list[n-1].begin:]))
+	}
+	good := 1 << 16
+	for step := 1; bad+step < good; step *= 2 {
+		if m.readable(bad + step) {
+			good = bad + step
+			break
+		}
+		bad += step
+	}
+	for bad+1 < good {
+		if middle := (bad + good) / 2; m.readable(middle) {
+			good = middle
+		} else {
+			bad = middle
+		}
+	}
+	m.next, m.ended = binary.BigEndian.AppendUint16(m.next[:0], uint16(good)), good == 1<<16
+	m.stayed += passed
+}
+
+// readable tells whether recent can be read at the key that begins with two bytes.
+func (m *mover) readable(at int) bool {
+	return bridge.Scan(m.from, binary.BigEndian.AppendUint16(nil, uint16(at)), func(_, _ []byte) bool { return false }) == nil
 }
 
 // goesOn is the error of a reader in pieces whose next one begins with key, if that is not after where the

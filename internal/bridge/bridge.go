@@ -9,6 +9,7 @@ import (
 	"holdfast"
 	"holdfast/internal/hooks"
 	"holdfast/internal/page"
+	"holdfast/internal/tree"
 	"holdfast/internal/vfs"
 )
 
@@ -67,20 +68,45 @@ func Find(b *holdfast.Bucket, key []byte) (value []byte, found bool, err error) 
 	if _, err := hooks.State(tx); err != nil {
 		return nil, false, err
 	}
-	before := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(before)
-		if r := recover(); r != nil {
-			if err = hooks.Fault(tx, r); err == nil {
-				panic(r)
-			}
-		}
-	}()
+	defer recovered(tx, debug.SetPanicOnFault(true), &err)
 	value, flags, ok, err := hooks.Bucket(b).Lookup(key)
 	if err != nil {
 		return nil, false, hooks.Named(tx, err)
 	}
 	return value, ok && flags&page.BucketFlag == 0, nil
+}
+
+// recovered is deferred, with debug.SetPanicOnFault(true): it sets err to a fault in the transaction's pages, which is not kept.
+func recovered(tx *holdfast.Tx, before bool, err *error) {
+	debug.SetPanicOnFault(before)
+	if r := recover(); r != nil {
+		if *err = hooks.Fault(tx, r); *err == nil {
+			panic(r)
+		}
+	}
+}
+
+// Scan is Bucket.Scan for a caller that goes on elsewhere where the bucket is damaged: the error is not kept in Tx.Err.
+// What fn was called with before counts.
+func Scan(b *holdfast.Bucket, from []byte, fn func(k, v []byte) bool) (err error) {
+	tx := b.Tx()
+	if _, err := hooks.State(tx); err != nil {
+		return err
+	}
+	defer recovered(tx, debug.SetPanicOnFault(true), &err)
+	var c tree.Cursor
+	c.Init(hooks.Bucket(b).Tree())
+	for e, ok, err := c.Seek(from); ; e, ok, err = c.Next() {
+		if err != nil || !ok {
+			return hooks.Named(tx, err)
+		}
+		if e.IsBucket() {
+			e.Value = nil
+		}
+		if !fn(e.Key, e.Value) {
+			return nil
+		}
+	}
 }
 
 // OnWritten has fn called after the transaction has committed changes: then no memory is needed any more that it was

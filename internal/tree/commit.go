@@ -311,8 +311,8 @@ func checkOrder(items []item) error {
 // would give them a right seal.
 func (e *Edit) verifyItems(items []item) error {
 	for i := range items {
-		if items[i].unverified {
-			return e.verifyLazy()
+		if err := e.verifyItem(&items[i]); err != nil {
+			return err
 		}
 	}
 	return nil

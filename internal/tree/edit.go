@@ -9,7 +9,7 @@ type Edit struct {
 	Unsealed bool
 
 	w      Writer
-	lazy   []page.Page // unverified pages of which nodes were made
+	lazy   []page.Page // of which nodes were made while they were unverified
 	arena  arena
 	spare  arena   // empty but during Sweep
 	parts  []item  // scratch of Write: a stack

@@ -18,7 +18,7 @@ const (
 type item struct {
 	key   []byte
 	value []byte  // leaf
-	child page.ID // branch: the child's page, unless node is set; leaf: see born
+	child page.ID // branch: the child's page, unless node is set; leaf: see born; of an unverified value: its page in Edit.lazy
 	node  *node   // branch: the child, once edited
 	flags uint32  // leaf
 
@@ -28,7 +28,19 @@ type item struct {
 
 // born is the number of the edit with which the element of a leaf was put; 0 if
 // it comes from a page. It stands where a branch has its child.
-func (it *item) born() uint64 { return uint64(it.child) }
+func (it *item) born() uint64 {
+	if it.unverified {
+		return 0
+	}
+	return uint64(it.child)
+}
+
+// replace gives the element of a leaf another value.
+func (it *item) replace(value []byte) {
+	if it.value = value; it.unverified {
+		it.unverified, it.child = false, 0
+	}
+}
 
 // node is a page in memory, to be edited. It has no page number until it is
 // written; base is what it replaces.
@@ -133,7 +145,7 @@ func (n *node) thicken() error {
 			*it = item{key: c.key, value: c.value, flags: c.flags, child: c.id}
 		case n.leaf:
 			*it = n.items[to-shift]
-			it.value, it.unverified = c.value, false
+			it.replace(c.value)
 		case c.node == nil:
 			it.child = c.id
 		default:
@@ -243,23 +255,22 @@ func (n *node) change(i int) (int, bool) {
 	return lo, lo < len(n.changes) && n.changes[lo].index == i
 }
 
-// element is element i of a leaf. unverified says that its value is that of an
-// unverified page.
-func (n *node) element(i int) (e page.Element, unverified bool, err error) {
+// element is element i of a leaf. Its value may be unverified if n is not thin.
+func (n *node) element(i int) (e page.Element, err error) {
 	if !n.thin.Valid() {
 		it := &n.items[i]
-		return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, it.unverified, nil
+		return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, nil
 	}
 	at, ok := n.change(i)
 	if ok && n.changes[at].key != nil {
 		c := &n.changes[at]
-		return page.Element{Flags: c.flags, Key: c.key, Value: c.value}, false, nil
+		return page.Element{Flags: c.flags, Key: c.key, Value: c.value}, nil
 	}
 	e, err = n.thin.Leaf(n.pageIndex(i))
 	if ok {
 		e.Value = n.changes[at].value
 	}
-	return e, false, err
+	return e, err
 }
 
 // born is the number of the edit with which element i of a leaf was put, see item.born.

@@ -137,8 +137,7 @@ func (pl *place) key(i int) ([]byte, error) {
 
 func (pl *place) element(i int) (page.Element, error) {
 	if pl.n != nil {
-		e, _, err := pl.n.element(i)
-		return e, err
+		return pl.n.element(i)
 	}
 	return pl.p.Leaf(i)
 }
@@ -149,22 +148,26 @@ func (e *Edit) open(n *node, p page.Page) error {
 		return err
 	}
 	if p.Unverified() {
+		for i := range n.items {
+			n.items[i].child = page.ID(len(e.lazy))
+		}
 		e.lazy = append(e.lazy, p)
 	}
 	e.Stats.Nodes++
 	return nil
 }
 
-// verifyLazy verifies the pages whose values nodes hold unverified.
-func (e *Edit) verifyLazy() error {
-	for _, p := range e.lazy {
-		if _, err := e.w.Verify(p); err != nil {
-			return err
-		}
+// verifyItem verifies the page of which the value of an element of a leaf is, if that is still to be done. Other pages may be damaged:
+// what is in them may be replaced and deleted.
+func (e *Edit) verifyItem(it *item) error {
+	if !it.unverified {
+		return nil
 	}
-	clear(e.lazy)
-	e.lazy = e.lazy[:0]
-	return nil
+	p, err := e.w.Verify(e.lazy[it.child])
+	if err == nil {
+		e.lazy[it.child] = p
+	}
+	return err
 }
 
 // verify sees to it that the value of element i of a leaf may be used.
@@ -172,11 +175,8 @@ func (t *Tree) verify(pl *place, i int) (err error) {
 	switch {
 	case pl.n == nil && pl.p.Unverified():
 		pl.p, err = t.src.Verify(pl.p)
-	case pl.n != nil:
-		var unverified bool
-		if _, unverified, err = pl.n.element(i); err == nil && unverified {
-			err = t.edit.verifyLazy()
-		}
+	case pl.n != nil && !pl.n.thin.Valid():
+		err = t.edit.verifyItem(&pl.n.items[i])
 	}
 	return err
 }
@@ -277,9 +277,9 @@ func (t *Tree) lookup(key []byte, verify bool) (value []byte, flags uint32, ok b
 
 // valueOf is what lookup gives of element i of a leaf that is a node.
 func (t *Tree) valueOf(n *node, i int, verify bool) (value []byte, flags uint32, ok bool, err error) {
-	e, unverified, err := n.element(i)
-	if err == nil && verify && unverified {
-		err = t.edit.verifyLazy()
+	e, err := n.element(i)
+	if err == nil && verify && !n.thin.Valid() {
+		err = t.edit.verifyItem(&n.items[i])
 	}
 	if err != nil {
 		return nil, 0, false, err
@@ -366,7 +366,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		}
 	}
 	if exact {
-		e, _, err := n.element(i)
+		e, err := n.element(i)
 		if err != nil || e.Flags&refuse != 0 {
 			return false, err
 		}
@@ -399,7 +399,8 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	if exact {
 		it := &n.items[i]
 		n.size += len(value) - len(it.value)
-		it.value, it.flags, it.unverified = value, flags, false
+		it.replace(value)
+		it.flags = flags
 		return true, nil
 	}
 	n.insert(i, item{key: key, value: value, flags: flags, child: born})

@@ -41,7 +41,7 @@ func (l *Level) NextBucket(i int) (int, error) {
 		return l.p.NextBucket(i), nil
 	}
 	for n := l.count(); i < n; i++ {
-		if e, _, err := l.n.element(i); err != nil || e.IsBucket() {
+		if e, err := l.n.element(i); err != nil || e.IsBucket() {
 			return i, err
 		}
 	}

@@ -128,3 +128,53 @@ func read(db *holdfast.DB, key []byte) (value []byte, err error) {
 	})
 	return value, err
 }
+
+// A long value on a damaged page could be deleted, or replaced, by a transaction of its own, but not by one that also wrote a page of
+// other long values anew: the commit looked at all long pages that the transaction had opened.
+func TestReplaceDamagedLongValue(t *testing.T) {
+	for _, replaced := range []bool{true, false} {
+		path := tempPath(t)
+		options := &holdfast.Options{NoSync: true, OnDamage: holdfast.DamageIsError}
+		db := open(t, path, options)
+		long := func(i byte) []byte { return bytes.Repeat([]byte{'l', i}, 30_000) }
+		update(t, db, func(tx *holdfast.Tx) {
+			b, err := tx.CreateBucket([]byte("b"))
+			must(t, err)
+			for i := range byte(10) {
+				must(t, b.Put([]byte{i}, long(i)))
+			}
+		})
+		must(t, db.Close())
+		flipped(t, path, long(4)[:50_000])
+		db = open(t, path, options)
+		update(t, db, func(tx *holdfast.Tx) {
+			b := tx.Bucket([]byte("b"))
+			if replaced {
+				must(t, b.Put([]byte{4}, []byte("short")))
+			} else {
+				must(t, b.Delete([]byte{4}))
+			}
+			for i := range byte(9) { // some of them on the page of one before
+				must(t, b.Put([]byte{i, 1}, []byte("beside a long value")))
+			}
+		})
+		for i := range byte(10) {
+			want := long(i)
+			switch {
+			case i == 4 && replaced:
+				want = []byte("short")
+			case i == 4:
+				want = nil
+			}
+			if v, err := read(db, []byte{i}); !bytes.Equal(v, want) || err != nil {
+				t.Errorf("key %d has %d bytes, %v", i, len(v), err)
+			}
+		}
+		must(t, db.View(func(tx *holdfast.Tx) error {
+			for err := range tx.Check() {
+				t.Error(err)
+			}
+			return nil
+		}))
+	}
+}
