@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -321,7 +322,7 @@ func TestAPIImport(t *testing.T) {
 	send := func(parts ...*api.ImportRequest) (*connect.Response[api.ImportResponse], error) {
 		stream := images.Import(t.Context())
 		for _, p := range parts {
-			if err := stream.Send(p); err != nil && err != io.EOF {
+			if err := stream.Send(p); err != nil && !errors.Is(err, io.EOF) { // it has ended the call: CloseAndReceive says why
 				t.Fatal(err)
 			}
 		}
