@@ -210,6 +210,9 @@ func (r *collection) undo(before *collection, err error) error {
 	at, skip, first := r.c.at, r.c.skip, r.c.first
 	id, fails := r.freeing.failed, r.freeing.fails
 	deleted := r.freeing.at - before.freeing.at
+	if !fails && deleted == 1 { // the commit met the damage
+		id, fails = r.freeing.ids[r.freeing.at-1], true
+	}
 	*r = *before
 	r.done = false
 	r.c.skip, r.c.first = skip, first
@@ -219,12 +222,9 @@ func (r *collection) undo(before *collection, err error) error {
 	}
 	switch {
 	case !fails && deleted > 1:
-		r.batch = 1 // found by the commit, for which one of them it is not known
+		r.batch = 1 // the commit does not say for which of them it met the damage
 		return nil
-	case !fails && deleted == 1:
-		id, fails = r.freeing.ids[r.freeing.at], true
-	}
-	if fails {
+	case fails:
 		if r.c.first == nil {
 			r.c.first = fmt.Errorf("deleting the bytes of a chunk: %w", err)
 		}

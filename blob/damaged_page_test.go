@@ -66,6 +66,22 @@ func TestCollectBesideDamagedBytes(t *testing.T) {
 	}
 }
 
+// The damage that a commit meets is that of the one chunk whose bytes its transaction has deleted, also if that was the transaction that
+// read which were left by an earlier Collect.
+func TestCollectDamageAtCommit(t *testing.T) {
+	for _, c := range []struct{ deleted, batch, skipped int }{{1, collectPiece, 1}, {2, 1, 0}} {
+		before := collection{batch: collectPiece}
+		r := before
+		r.freeing.ids, r.freeing.at = []freedID{1, 2}, c.deleted
+		if err := r.undo(&before, &holdfast.CorruptError{Page: 7}); err != nil {
+			t.Error(err)
+		}
+		if _, skip := r.freeing.skip[1]; r.batch != c.batch || len(r.freeing.skip) != c.skipped || skip != (c.skipped > 0) {
+			t.Errorf("after %d were deleted: %+v", c.deleted, r)
+		}
+	}
+}
+
 // With one damaged page, whichever it is, Collect passes over what is there and comes to its end, and puts do not fail because of
 // entries of the index that others have brought. It ended with an error each time where a page of the small bucket of the index was damaged.
 func TestOneDamagedPage(t *testing.T) {
@@ -142,8 +158,8 @@ func committed(db *holdfast.DB, fn func(s *Store) error) error {
 	})
 }
 
-// Where a page of the small bucket of the index is damaged, what is before it and behind it is moved to the large one: each transaction that
-// put something new failed once the next entry to be moved was on that page.
+// Entries before and after a damaged page of the small bucket of the index are moved to the large one. Each transaction that put something
+// new failed once the next entry to be moved was on that page.
 func TestMoveBesideDamagedPages(t *testing.T) {
 	const all = 4000
 	for name, every := range map[string]int{"a page": all, "many": 400, "neighbours": 30} {

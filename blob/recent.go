@@ -300,7 +300,7 @@ type moving struct{ begin, key, end int }
 // mergePiece is how many entries are read at a time.
 const mergePiece = 256
 
-// passed is for how many that stay a damaged page counts.
+// passed is how many entries that stay a damaged page counts as.
 const passed = mergePiece / 8
 
 // some moves at most limit entries. One that belongs on a damaged page stays: a Put there would have the transaction fail, and each after
@@ -330,7 +330,7 @@ func (m *mover) some(limit uint64) error {
 	return nil
 }
 
-// read reads the next n entries; where recent is damaged, those before.
+// read reads the next n entries, or those before a damaged page of recent.
 func (m *mover) read(n int) error {
 	m.piece, m.list, m.ended = m.piece[:0], m.list[:0], true
 	var unordered error
@@ -356,8 +356,8 @@ func (m *mover) read(n int) error {
 	return firstError(err, unordered)
 }
 
-// pass has the next piece begin behind the damaged page of recent that was met: at the first two bytes of a key from where on it can
-// be read. Each put failed if none could be moved from there on.
+// pass skips the damaged page of recent that was met: the next piece begins at the smallest two-byte prefix of keys from which recent
+// can be read again. Keys of the prefix before it that follow the damaged page are skipped, too.
 func (m *mover) pass() {
 	bad := int(binary.BigEndian.Uint16(append(m.next, 0, 0)))
 	if n := len(m.list); n > 0 {

@@ -115,8 +115,8 @@ func (t *Tree) mergeChildren(n *node) error {
 }
 
 // mergeChild joins child i of n, which is underfull, with a neighbour, and
-// returns the index to go on with. Between damaged neighbours it stays as it is,
-// or nothing could be deleted there any more.
+// returns the index to go on with. Between damaged neighbours it stays as it is:
+// if the commit failed, nothing could ever be deleted beside them.
 func (t *Tree) mergeChild(n *node, i int) (int, error) {
 	c := n.items[i].node
 	if len(c.items) == 0 {
